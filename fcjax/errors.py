@@ -1,0 +1,39 @@
+"""The few exceptions of the house. Each says what was seen, what is allowed, and what to change (DESIGN 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class FcjaxError(Exception):
+    """Anything that fcjax raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of an input: where it stands, what was seen there, what is allowed (SPEC 7)."""
+
+    message: str  # "probability is 1.2; allowed: a number from 0 to 1"
+    file: str | None = None
+    line: int | None = None  # counted from 1
+    case: str | None = None  # the case's id
+    field: str | None = None  # a path such as "relations[3].probability"
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        names = ", ".join(
+            part for part in (f"case {self.case!r}" if self.case is not None else None, self.field) if part is not None
+        )
+        return ": ".join(part for part in (place, names, self.message) if part)
+
+
+class InputError(FcjaxError, ValueError):
+    """Input that cannot be used, with every fault that was found in it."""
+
+    def __init__(self, *faults: Fault | str):
+        self.faults = tuple(Fault(fault) if isinstance(fault, str) else fault for fault in faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class SettingsError(FcjaxError, ValueError):
+    """An argument or option outside of what is allowed."""

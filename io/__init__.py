@@ -1,0 +1,1 @@
+"""The outside world: files, and later clients, stores and retrievers. Never imports jax."""
