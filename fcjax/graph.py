@@ -1,0 +1,384 @@
+"""Fact graphs: the only home of what a relation means (SPEC 2).
+
+A `FactGraph` is a pairwise Boolean Markov network kept as three small arrays, so that thousands of them are put
+together by concatenation. Its factors are plain 2 x 2 tables: nothing below this module knows of relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fcjax.errors import Fault, InputError, SettingsError
+from fcjax.records import Case, MarkovModel, Relation, RelationType
+
+Encoding = Literal["implication", "conditional"]
+Version = Literal["FR1", "FR2", "FR3"]
+Kind = Literal["atom", "context", "variable"]
+
+ATOM_PRIOR = 0.5
+
+
+class Preset(NamedTuple):
+    """A published choice of numbers (SPEC 2)."""
+
+    encoding: Encoding
+    context_prior: float
+
+
+PRESETS: dict[str, Preset] = {
+    "paper": Preset("implication", 0.99),
+    "release": Preset("conditional", 0.9),
+}
+
+
+def factor_table(type: RelationType, p: float, encoding: Encoding, b: float) -> list[list[float]]:
+    """The table `f[source][target]` of a relation, states in the order (false, true); the table of SPEC 2.
+
+    `b` is the probability of the target where a `conditional` relation's source is false.
+    """
+    q = 1.0 - p
+    if type is RelationType.EQUIVALENCE:
+        return [[p, q], [q, p]]
+    if type is RelationType.ENTAILMENT:
+        return [[p, p] if encoding == "implication" else [1.0 - b, b], [q, p]]
+    if type is RelationType.CONTRADICTION:
+        return [[p, p] if encoding == "implication" else [1.0 - b, b], [p, q]]
+    raise ValueError("a neutral relation makes no factor")
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True, kw_only=True)
+class FactGraph:
+    """One pairwise Boolean Markov network of `V` variables and `E` factors; build it with a `from_*` method."""
+
+    ids: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    unary: Float[np.ndarray, "V 2"]  # weights of (false, true), float64, >= 0
+    ends: Int[np.ndarray, "E 2"]  # source and target of each factor, int32
+    tables: Float[np.ndarray, "E 2 2"]  # weights by [source state][target state], float64, >= 0
+    relations: tuple[Relation, ...] = ()  # what the factors came from, in the order of `tables`; empty for bare models
+    aliases: Mapping[str, str] = field(default_factory=dict)  # merged duplicate -> the variable that was kept
+    evidence: Mapping[str, bool] = field(default_factory=dict)  # observed variables
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        atoms, contexts = self.kinds.count("atom"), self.kinds.count("context")
+        bare = f"{len(self)} variables" if atoms + contexts < len(self) else f"{atoms} atoms, {contexts} contexts"
+        merged = f", {len(self.aliases)} duplicates merged" if self.aliases else ""
+        observed = f", {len(self.evidence)} observed" if self.evidence else ""
+        return f"FactGraph({bare}, {len(self.ends)} factors{merged}{observed})"
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: Mapping[str, Any],
+        encoding: Encoding = "implication",
+        context_prior: float = 0.99,
+        atom_prior: float = ATOM_PRIOR,
+    ) -> FactGraph:
+        """A graph of `{"nodes": [...], "edges": [...]}` (SPEC 7, 8); `from`/`to`/`relation` are accepted too.
+
+        A node's `probability` is its prior; without one it has the default of its kind. Neutral edges make no factor.
+        Raises `InputError` with every fault that was found.
+        """
+        priors = _priors(encoding, context_prior, atom_prior)
+        faults: list[Fault] = []
+        ids: list[str] = []
+        kinds: list[Kind] = []
+        weights: list[float] = []
+        for i, node in enumerate(_listed(data, "nodes", faults)):
+            kind = str(node.get("type", "")).lower()
+            if kind not in ("atom", "context"):
+                faults.append(Fault(f"type is {node.get('type')!r}; allowed: 'atom', 'context'", field=f"nodes[{i}].type"))
+                kind = "atom"
+            ids.append(_id(node.get("id"), f"nodes[{i}].id", faults))
+            kinds.append("atom" if kind == "atom" else "context")
+            given = node.get("probability")
+            weights.append(priors[kind] if given is None else _probability(given, f"nodes[{i}].probability", faults))
+        relations = []
+        for i, edge in enumerate(_listed(data, "edges", faults)):
+            place = f"edges[{i}]"
+            name = edge.get("type", edge.get("relation"))
+            try:
+                type = RelationType(str(name).lower())
+            except ValueError:
+                allowed = ", ".join(repr(str(t)) for t in RelationType)
+                faults.append(Fault(f"type is {name!r}; allowed: {allowed}", field=f"{place}.type"))
+                continue
+            source, target = edge.get("source", edge.get("from")), edge.get("target", edge.get("to"))
+            p = _probability(edge.get("probability"), f"{place}.probability", faults)
+            relations.append(Relation(source=source, target=target, type=type, probability=p))
+            _check_ends(relations[-1], set(ids), place, faults)
+        if len(set(ids)) < len(ids):
+            twice = sorted({name for name in ids if ids.count(name) > 1})
+            faults.append(Fault(f"ids {twice} occur more than once; allowed: one node an id", field="nodes"))
+        if faults:
+            raise InputError(*faults)
+        return _build(ids, kinds, weights, relations, encoding, priors)
+
+    @classmethod
+    def from_case(
+        cls,
+        case: Case,
+        *,
+        preset: str = "paper",
+        encoding: Encoding | None = None,
+        context_prior: float | None = None,
+        atom_prior: float = ATOM_PRIOR,
+        version: Version | None = None,
+    ) -> FactGraph:
+        """The graph of a case: duplicates merged, relations chosen by `version`, priors by `preset` (SPEC 2).
+
+        `encoding` and `context_prior` override the preset's. Failed and neutral relations make no factor. Raises
+        `InputError` for a relation that names an unknown id or ties a variable to itself, `SettingsError` for an
+        unknown preset, encoding or version.
+        """
+        if preset not in PRESETS:
+            raise SettingsError(f"preset is {preset!r}; allowed: {', '.join(map(repr, PRESETS))}")
+        if version is not None and version not in get_args(Version):
+            raise SettingsError(f"version is {version!r}; allowed: {', '.join(map(repr, get_args(Version)))} or None")
+        encoding = encoding or PRESETS[preset].encoding
+        context_prior = PRESETS[preset].context_prior if context_prior is None else context_prior
+        priors = _priors(encoding, context_prior, atom_prior)
+
+        aliases: dict[str, str] = {}
+        atoms = _merge(((atom.id, atom.text.strip()) for atom in case.atoms or ()), aliases)
+        contexts = _merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
+        given = {context.id: context.prior for context in case.contexts or ()}
+        kinds: dict[str, Kind] = {**dict.fromkeys(atoms, "atom"), **dict.fromkeys(contexts, "context")}
+        if len(kinds) + len(aliases) < len(case.atoms or ()) + len(case.contexts or ()):
+            raise InputError(Fault("an id occurs more than once; allowed: one atom or context an id", case=case.id))
+
+        faults: list[Fault] = []
+        known = kinds.keys() | aliases.keys()
+        for i, relation in enumerate(case.relations or ()):
+            _check_ends(relation, known, f"relations[{i}]", faults)
+        for name, prior in given.items():
+            if prior is not None and not 0.0 <= prior <= 1.0:
+                faults.append(Fault(f"prior of {name!r} is {prior!r}; allowed: a number from 0 to 1", field="contexts"))
+        if faults:
+            raise InputError(*(replace(fault, case=case.id) for fault in faults))
+
+        answers = _merge_parallel(case.relations or (), aliases)
+        own = _own_contexts(case, aliases) if version == "FR1" else {}
+        relations = _select(answers, kinds, version, own)
+        weights = [priors["atom"]] * len(atoms)
+        weights += [context_prior if given[name] is None else float(given[name]) for name in contexts]  # type: ignore[arg-type]
+        return replace(
+            _build(list(kinds), list(kinds.values()), weights, relations, encoding, priors), aliases=aliases
+        )
+
+    @classmethod
+    def from_model(cls, model: MarkovModel) -> FactGraph:
+        """The graph of a bare Markov network, such as a UAI file holds; its variables are neither atom nor context."""
+        count = len(model.names)
+        unary = np.ones((count, 2))
+        ends, tables = [], []
+        for scope, values in model.factors:
+            if len(scope) == 1:
+                unary[scope[0]] *= values
+            else:
+                ends.append(scope)
+                tables.append(values)
+        return cls(
+            ids=tuple(model.names),
+            kinds=("variable",) * count,
+            unary=unary,
+            ends=np.array(ends, np.int32).reshape(-1, 2),
+            tables=np.array(tables, np.float64).reshape(-1, 2, 2),
+            evidence={model.names[v]: bool(state) for v, state in model.evidence.items()},
+        )
+
+    def to_model(self) -> MarkovModel:
+        """The same network as a bare Markov model: one unary factor a variable, one binary factor a relation."""
+        factors = [((v,), tuple(row)) for v, row in enumerate(self.unary.tolist())]
+        factors += [
+            (tuple(ends), tuple(table))
+            for ends, table in zip(self.ends.tolist(), self.tables.reshape(-1, 4).tolist(), strict=True)
+        ]
+        index = {name: v for v, name in enumerate(self.ids)}
+        observed = {index[name]: int(state) for name, state in self.evidence.items()}
+        return MarkovModel(names=self.ids, factors=tuple(factors), evidence=observed)
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """The graph as `{"nodes", "edges"}` (SPEC 7). Raises `InputError` for a bare model: its factors have no types."""
+        if len(self.relations) < len(self.ends):
+            raise InputError("a bare Markov model has factors but no relation types; allowed: a graph of relations")
+        priors = self.unary[:, 1].tolist()
+        return {
+            "nodes": [
+                {"id": name, "type": kind, "probability": prior}
+                for name, kind, prior in zip(self.ids, self.kinds, priors, strict=True)
+            ],
+            "edges": [
+                {"source": r.source, "target": r.target, "type": str(r.type), "probability": r.probability}
+                for r in self.relations
+            ],
+        }
+
+
+def _priors(encoding: str, context_prior: float, atom_prior: float) -> dict[str, float]:
+    """The default priors by kind, after a look at the settings."""
+    if encoding not in get_args(Encoding):
+        raise SettingsError(f"encoding is {encoding!r}; allowed: {', '.join(map(repr, get_args(Encoding)))}")
+    for name, value in (("context_prior", context_prior), ("atom_prior", atom_prior)):
+        if not 0.0 <= value <= 1.0:
+            raise SettingsError(f"{name} is {value!r}; allowed: a number from 0 to 1")
+    return {"atom": float(atom_prior), "context": float(context_prior)}
+
+
+def _listed(data: Mapping[str, Any], key: str, faults: list[Fault]) -> list[Mapping[str, Any]]:
+    rows = data.get(key) if isinstance(data, Mapping) else None
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        seen = "missing" if rows is None else f"not a list of objects, but {rows!r:.60}"
+        faults.append(Fault(f"{key} is {seen}; allowed: a list of objects", field=key))
+        return []
+    return rows
+
+
+def _id(value: Any, place: str, faults: list[Fault]) -> str:
+    if not isinstance(value, str) or not value:
+        faults.append(Fault(f"id is {value!r}; allowed: a non-empty string", field=place))
+    return value
+
+
+def _probability(value: Any, place: str, faults: list[Fault]) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 <= value <= 1.0:
+        return float(value)
+    faults.append(Fault(f"probability is {value!r}; allowed: a number from 0 to 1", field=place))
+    return 0.5
+
+
+def _check_ends(relation: Relation, known: Iterable[str], place: str, faults: list[Fault]) -> None:
+    for end, name in (("source", relation.source), ("target", relation.target)):
+        if name not in known:
+            faults.append(Fault(f"{end} is {name!r}; allowed: the id of an atom or context", field=f"{place}.{end}"))
+    if relation.source == relation.target:
+        faults.append(Fault(f"ties {relation.source!r} to itself; allowed: two different ids", field=place))
+    p = relation.probability
+    if not relation.status.failed and (relation.type is None or p is None or not 0.0 <= p <= 1.0):
+        faults.append(
+            Fault(f"type {relation.type}, probability {p!r}; allowed: a type and a number from 0 to 1", field=place)
+        )
+
+
+def _merge(texts: Iterable[tuple[str, str]], aliases: dict[str, str]) -> list[str]:
+    """The ids that are kept, the first of each text; the others go to `aliases`. Empty texts are never duplicates."""
+    first: dict[str, str] = {}
+    kept = []
+    for name, text in texts:
+        original = first.setdefault(text, name) if text else name
+        if original == name:
+            kept.append(name)
+        else:
+            aliases[name] = original
+    return kept
+
+
+Answers = dict[tuple[str, str], list[Relation]]  # the answers on each ordered pair of variables; repeats multiply
+
+
+def _merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) -> Answers:
+    """The answers on each ordered pair of kept variables. Of pairs that became one by merging, the most probable wins."""
+    asked: dict[tuple[str, str], dict[tuple[str, str], list[Relation]]] = {}
+    for relation in relations:
+        if relation.status.failed:
+            continue
+        source, target = relation.source, relation.target
+        pair = (aliases.get(source, source), aliases.get(target, target))
+        if pair[0] == pair[1]:
+            continue  # a statement on two copies of one text
+        moved = relation if pair == (source, target) else replace(relation, source=pair[0], target=pair[1])
+        asked.setdefault(pair, {}).setdefault((source, target), []).append(moved)
+    return {
+        pair: max(groups.values(), key=lambda group: max(_p(answer) for answer in group))
+        for pair, groups in asked.items()
+    }
+
+
+def _p(relation: Relation) -> float:
+    assert relation.probability is not None  # only failed relations lack one, and they were left out
+    return relation.probability
+
+
+def _own_contexts(case: Case, aliases: Mapping[str, str]) -> dict[str, set[str]]:
+    """The contexts of each kept atom, its duplicates' included (FR1)."""
+    own: dict[str, set[str]] = {}
+    for i, atom in enumerate(case.atoms or ()):
+        if atom.contexts is None and case.contexts:
+            fault = "contexts is missing; FR1 pairs an atom with its own contexts only, so each atom must list them"
+            raise InputError(Fault(fault, case=case.id, field=f"atoms[{i}].contexts"))
+        kept = own.setdefault(aliases.get(atom.id, atom.id), set())
+        kept.update(aliases.get(name, name) for name in atom.contexts or ())
+    return own
+
+
+def _select(
+    answers: Answers, kinds: Mapping[str, Kind], version: Version | None, own: Mapping[str, set[str]]
+) -> list[Relation]:
+    """The relations that `version` asks for, neutral ones left out, in the order of the input."""
+    order = {name: i for i, name in enumerate(kinds)}
+    chosen: list[Relation] = []
+    for (source, target), group in answers.items():
+        pair = {kinds[source], kinds[target]}
+        if version is None:
+            chosen += group
+        elif pair == {"atom", "context"}:
+            atom, context = (source, target) if kinds[source] == "atom" else (target, source)
+            if version != "FR1" or context in own[atom]:
+                chosen += group
+        elif pair == {"context"} and version == "FR3":
+            reverse = answers.get((target, source), [])
+            if order[source] < order[target]:
+                chosen += _both_orders(group, reverse)
+            elif not reverse:
+                chosen += group
+    return [relation for relation in chosen if relation.type is not RelationType.NEUTRAL]
+
+
+def _both_orders(forward: list[Relation], reverse: list[Relation]) -> list[Relation]:
+    """One answer for each question that was asked in both orders (SPEC 2, FR3); unpaired answers stand as they are."""
+    paired = min(len(forward), len(reverse))
+    chosen = []
+    for there, back in zip(forward[:paired], reverse[:paired], strict=True):
+        better = there if _p(there) > _p(back) else back
+        if there.type is back.type is RelationType.ENTAILMENT:
+            better = replace(better, type=RelationType.EQUIVALENCE)
+        chosen.append(better)
+    return chosen + forward[paired:] + reverse[paired:]
+
+
+def _build(
+    ids: list[str],
+    kinds: list[Kind],
+    weights: list[float],
+    relations: list[Relation],
+    encoding: Encoding,
+    priors: Mapping[str, float],
+) -> FactGraph:
+    """The arrays of a graph whose parts were checked; `weights` are the priors P(true)."""
+    index = {name: v for v, name in enumerate(ids)}
+    ends, tables, kept = [], [], []
+    for relation in relations:
+        if relation.type is None or relation.type is RelationType.NEUTRAL:
+            continue
+        source, target = index[relation.source], index[relation.target]
+        b = priors["context" if kinds[source] == kinds[target] == "context" else "atom"]
+        ends.append((source, target))
+        tables.append(factor_table(relation.type, _p(relation), encoding, b))
+        kept.append(relation)
+    true = np.array(weights, np.float64)
+    return FactGraph(
+        ids=tuple(ids),
+        kinds=tuple(kinds),
+        unary=np.stack([1.0 - true, true], axis=1),
+        ends=np.array(ends, np.int32).reshape(-1, 2),
+        tables=np.array(tables, np.float64).reshape(-1, 2, 2),
+        relations=tuple(kept),
+    )
