@@ -1,0 +1,69 @@
+"""Which statements of a long answer are false, on what evidence, and how sure that is.
+
+The public names load on first use, so that `import fcjax` stays light: jax and numba come with `infer`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fcjax.bulk import Settings, score
+    from fcjax.engine import Limits, infer
+    from fcjax.errors import Fault, FcjaxError, InputError, SettingsError
+    from fcjax.graph import FactGraph
+    from fcjax.posterior import Posterior
+    from fcjax.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
+
+__all__ = [
+    "EPS",
+    "Atom",
+    "Case",
+    "Context",
+    "FactGraph",
+    "Fault",
+    "FcjaxError",
+    "InputError",
+    "Label",
+    "Limits",
+    "MarkovModel",
+    "Posterior",
+    "Relation",
+    "RelationType",
+    "Settings",
+    "SettingsError",
+    "Status",
+    "infer",
+    "score",
+]
+
+_HOMES = {
+    "fcjax.bulk": ("Settings", "score"),
+    "fcjax.engine": ("Limits", "infer"),
+    "fcjax.errors": ("Fault", "FcjaxError", "InputError", "SettingsError"),
+    "fcjax.graph": ("FactGraph",),
+    "fcjax.posterior": ("Posterior",),
+    "fcjax.records": (
+        "EPS", "Atom", "Case", "Context", "Label", "MarkovModel", "Relation", "RelationType", "Status",
+    ),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module on first use (PEP 562)."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("fcjax")
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'fcjax' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
