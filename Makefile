@@ -1,0 +1,80 @@
+# Everything that this file does happens in this folder: a virtual environment in .venv, products in build.
+# It needs Python 3.11 or newer with venv and pip, and make; another Python is chosen with `make PYTHON=...`.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+READY := $(VENV)/ready
+BENCH_READY := $(VENV)/bench-ready
+RESULTS := demo-results.jsonl
+
+# A folder named io stands in the root: keep the root off the path of every Python that starts here.
+export PYTHONSAFEPATH := 1
+
+.PHONY: help demo test quick lint format types bench clean
+
+help:
+	@echo "make demo     install, score examples/cases.jsonl, print a table, write $(RESULTS)"
+	@echo "make test     install, run all tests"
+	@echo "make quick    the tests that take no more than a few seconds each"
+	@echo "make lint     check style and format;  make format  mends both"
+	@echo "make types    check the types of the installed tree"
+	@echo "make bench    run the benchmarks beside their peer"
+	@echo "make clean    remove all that was made here, the virtual environment too"
+
+$(READY): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.11 or newer with the modules venv and ensurepip was found as python3.13, python3.12," \
+		"python3.11 or python3. Install one (on Debian: python3 and python3-venv), or name it: make PYTHON=/path/to/python"; \
+		exit 1; fi
+	@echo "== Making the virtual environment $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@echo "== Installing fcjax and what it needs into $(VENV): some 700 MB, a minute or two the first time"
+	@$(INSTALL) setuptools
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(BENCH_READY): $(READY)
+	@echo "== Installing what only the benchmarks need"
+	@$(INSTALL) --no-build-isolation --editable '.[bench]'
+	@touch $@
+
+# Some of the examples are there to show what a failure looks like, so exit code 1 (some cases failed) is expected.
+demo: $(READY)
+	@echo "== Scoring examples/cases.jsonl"
+	@rm -f $(RESULTS)
+	@$(BIN)/fcjax score examples/cases.jsonl -o $(RESULTS) || [ $$? -eq 1 ]
+	@echo "== Done. One line of JSON a case is in $(RESULTS); README.md says how to read it."
+
+test: $(READY)
+	@echo "== Running all tests"
+	@$(BIN)/pytest -n 2
+
+quick: $(READY)
+	@$(BIN)/pytest -n 2 -m 'not slow'
+
+lint: $(READY)
+	@echo "== Checking style and format"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(READY)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# The installed tree is checked: in the source tree the folder io would pass for the standard library's.
+types: $(READY)
+	@echo "== Checking types"
+	@rm -rf build
+	@$(INSTALL) --no-build-isolation --no-deps --target build/tree .
+	@cd build/tree && ../../$(BIN)/mypy --config-file ../../pyproject.toml --package fcjax
+
+bench: $(BENCH_READY)
+	@echo "== Running the benchmarks"
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info $(RESULTS) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
