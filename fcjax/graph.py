@@ -95,12 +95,15 @@ class FactGraph:
         for i, node in enumerate(_listed(data, "nodes", faults)):
             kind = str(node.get("type", "")).lower()
             if kind not in ("atom", "context"):
-                faults.append(Fault(f"type is {node.get('type')!r}; allowed: 'atom', 'context'", field=f"nodes[{i}].type"))
+                faults.append(
+                    Fault(f"type is {node.get('type')!r}; allowed: 'atom', 'context'", field=f"nodes[{i}].type")
+                )
                 kind = "atom"
             ids.append(_id(node.get("id"), f"nodes[{i}].id", faults))
             kinds.append("atom" if kind == "atom" else "context")
             given = node.get("probability")
             weights.append(priors[kind] if given is None else _probability(given, f"nodes[{i}].probability", faults))
+        known = set(ids)
         relations = []
         for i, edge in enumerate(_listed(data, "edges", faults)):
             place = f"edges[{i}]"
@@ -114,8 +117,8 @@ class FactGraph:
             source, target = edge.get("source", edge.get("from")), edge.get("target", edge.get("to"))
             p = _probability(edge.get("probability"), f"{place}.probability", faults)
             relations.append(Relation(source=source, target=target, type=type, probability=p))
-            _check_ends(relations[-1], set(ids), place, faults)
-        if len(set(ids)) < len(ids):
+            _check_ends(relations[-1], known, place, faults)
+        if len(known) < len(ids):
             twice = sorted({name for name in ids if ids.count(name) > 1})
             faults.append(Fault(f"ids {twice} occur more than once; allowed: one node an id", field="nodes"))
         if faults:
@@ -170,9 +173,7 @@ class FactGraph:
         relations = _select(answers, kinds, version, own)
         weights = [priors["atom"]] * len(atoms)
         weights += [context_prior if given[name] is None else float(given[name]) for name in contexts]  # type: ignore[arg-type]
-        return replace(
-            _build(list(kinds), list(kinds.values()), weights, relations, encoding, priors), aliases=aliases
-        )
+        return replace(_build(list(kinds), list(kinds.values()), weights, relations, encoding, priors), aliases=aliases)
 
     @classmethod
     def from_model(cls, model: MarkovModel) -> FactGraph:

@@ -1,0 +1,234 @@
+"""Graphs in, posteriors out: the only caller of the kernels (DESIGN 2, SPEC 4 and 8)."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from typing import Literal, get_args
+
+import numpy as np
+
+from fcjax.clash import describe_clash, satisfiable
+from fcjax.errors import FcjaxError, SettingsError
+from fcjax.graph import FactGraph
+from fcjax.kernels import layout, plan, reduce, sweep_cpu, sweep_log
+from fcjax.posterior import Posteriors, Solution
+from fcjax.records import Status
+from fcjax.table import GraphTable
+
+Effort = Literal["tight", "label", "fast"]
+Backend = Literal["cpu", "xla"]
+Evidence = Mapping[str, bool]
+
+CHUNK = 1024  # graphs that a worker takes at a time, at most
+RESTARTS = 64  # elimination orders tried for a wide graph, at most
+NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What inference may spend on one graph.
+
+    `exact_width`: the widest elimination that is done exactly; `memory`: bytes for the tables of one graph, by default
+    an eighth of what the machine has free, shared among the workers.
+    """
+
+    exact_width: int = 24
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.exact_width <= 40:
+            raise SettingsError(f"exact_width is {self.exact_width!r}; allowed: a whole number from 0 to 40")
+        if self.memory is not None and self.memory <= 0:
+            raise SettingsError(f"memory is {self.memory!r} bytes; allowed: a number over 0")
+
+    def entries(self) -> float:
+        """Table entries of 8 bytes that one graph may take."""
+        return (self.memory or _free_memory() // (8 * _workers())) / 8
+
+
+def infer(
+    graphs: Sequence[FactGraph | FcjaxError],
+    effort: Effort = "tight",
+    evidence: Evidence | Sequence[Evidence | None] | None = None,
+    limits: Limits | None = None,
+    *,
+    timings: dict[str, float] | None = None,
+) -> Posteriors:
+    """The posterior of every variable of every graph, one row a graph, in order.
+
+    A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
+    input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
+    `timings` is filled with the seconds that the stages took, summed over the workers. Raises `SettingsError` for
+    arguments that make no sense.
+    """
+    if effort not in get_args(Effort):
+        raise SettingsError(f"effort is {effort!r}; allowed: {', '.join(map(repr, get_args(Effort)))}")
+    if isinstance(graphs, FactGraph):
+        raise SettingsError("graphs is a single FactGraph; allowed: a list of graphs")
+    limits = limits or Limits()
+    observed = _observed(graphs, evidence)
+    readable: list[FactGraph] = [graph if isinstance(graph, FactGraph) else NO_GRAPH for graph in graphs]
+    chunk = max(1, min(CHUNK, -(-len(graphs) // (4 * _workers()))))
+    solutions: list[Solution] = []
+    waiting: deque[Future[Solution]] = deque()
+    for start in range(0, len(graphs), chunk):
+        part = slice(start, start + chunk)
+        job = (readable[part], graphs[part], observed and observed[part], limits, timings)
+        if len(graphs) <= chunk:
+            solutions.append(_solve(*job))
+        else:
+            waiting.append(_pool().submit(_solve, *job))
+    solutions += [future.result() for future in waiting]
+    return Posteriors(readable, solutions)
+
+
+def _observed(
+    graphs: Sequence[FactGraph | FcjaxError], evidence: Evidence | Sequence[Evidence | None] | None
+) -> Sequence[Evidence | None] | None:
+    if evidence is None:
+        return None
+    if isinstance(evidence, Mapping):
+        return [evidence] * len(graphs)
+    if len(evidence) != len(graphs):
+        raise SettingsError(f"evidence has {len(evidence)} rows; allowed: one mapping, or one a graph ({len(graphs)})")
+    return evidence
+
+
+@cache
+def _workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_workers(), thread_name_prefix="fcjax")
+
+
+@cache
+def _free_memory() -> int:
+    """Bytes that the machine had free when first asked."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 4 * 2**30
+
+
+class _Clock:
+    """Adds the time since the last mark to a stage."""
+
+    def __init__(self, timings: dict[str, float] | None):
+        self.timings = timings
+        self.last = perf_counter()
+
+    def mark(self, stage: str) -> None:
+        now = perf_counter()
+        if self.timings is not None:
+            self.timings[stage] = self.timings.get(stage, 0.0) + now - self.last
+        self.last = now
+
+
+def _solve(
+    graphs: Sequence[FactGraph],
+    given: Sequence[FactGraph | FcjaxError],
+    evidence: Sequence[Evidence | None] | None,
+    limits: Limits,
+    timings: dict[str, float] | None,
+) -> Solution:
+    """The posteriors of one chunk of graphs."""
+    clock = _Clock(timings)
+    invalid = {g: str(row) for g, row in enumerate(given) if isinstance(row, FcjaxError)}
+    if evidence is not None:
+        graphs, evidence = _check_evidence(graphs, evidence, invalid)
+    table = GraphTable.from_graphs(graphs, evidence)
+    clock.mark("table")
+    reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
+    clock.mark("reduce")
+    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, RESTARTS, limits.exact_width)
+    clock.mark("plan")
+    weights = layout.weigh(steps, table.node_ptr, reduced)
+    clock.mark("pack")
+    exact = (steps.width <= limits.exact_width) & (steps.cost <= limits.entries())
+    log_z, p, joint, held = sweep_cpu.sweep(steps, weights, weights.wanted, exact)
+    inconsistent = np.zeros(len(table), bool)
+    for g in np.flatnonzero(~held):
+        inconsistent[g] = not satisfiable(graphs[g], (evidence and evidence[g]) or {})
+    log_z[inconsistent] = -np.inf
+    if not (held | inconsistent).all():
+        sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, p, joint)
+    clock.mark("sweep")
+    p, joint = layout.carry_back(steps, table.node_ptr, reduced, weights.wanted, p, joint)
+    reduce.restore(table.node_ptr, reduced, p, joint)
+    log_z = log_z + reduced.log_z
+    width = np.maximum(steps.width, _closed_width(reduced, table))
+    solution = Solution(
+        node_ptr=table.node_ptr,
+        p=p,
+        lower=None,
+        upper=None,
+        log_z=log_z,
+        width=width,
+        status=[Status.OK] * len(table),
+        method=["exact"] * len(table),
+        reason=dict(invalid),
+        gap=np.zeros(len(table)),
+        rows=np.diff(steps.step_ptr).astype(bool).astype(np.int64),
+        cutset=np.zeros(len(table), np.int32),
+    )
+    for g in np.flatnonzero(~exact | (log_z == -np.inf)):
+        _fail(solution, int(g), graphs, evidence, limits, bool(exact[g]))
+    for g in invalid:
+        solution.status[g], solution.method[g] = Status.INVALID_INPUT, None
+    clock.mark("back")
+    return solution
+
+
+def _closed_width(reduced: reduce.Reduced, table: GraphTable) -> np.ndarray:
+    """Induced width of what was eliminated in closed form: 0, 1 or 2 by graph."""
+    if not len(table.unary):
+        return np.zeros(len(table), np.int32)
+    ties = (reduced.used[:, :2] >= 0).sum(axis=1).astype(np.int32)
+    padded = np.append(ties, np.int32(0))
+    widest = np.maximum.reduceat(padded, np.minimum(table.node_ptr[:-1], len(ties)))
+    return np.where(np.diff(table.node_ptr) > 0, widest, 0).astype(np.int32)
+
+
+def _check_evidence(
+    graphs: Sequence[FactGraph], evidence: Sequence[Evidence | None], invalid: dict[int, str]
+) -> tuple[list[FactGraph], list[Evidence | None]]:
+    """Graphs and evidence, with rows whose evidence names an unknown variable made empty and noted as invalid."""
+    checked, kept = list(graphs), list(evidence)
+    for g, row in enumerate(evidence):
+        graph = graphs[g]
+        unknown = [name for name in row or () if name not in graph.aliases and name not in graph.ids]
+        if g in invalid or unknown:
+            invalid.setdefault(g, f"evidence names {unknown}; allowed: ids of the graph's variables")
+            checked[g], kept[g] = NO_GRAPH, None
+    return checked, kept
+
+
+def _fail(
+    solution: Solution,
+    g: int,
+    graphs: Sequence[FactGraph],
+    evidence: Sequence[Evidence | None] | None,
+    limits: Limits,
+    tried: bool,
+) -> None:
+    """Give row g the status of a graph with Z = 0, or of one that is too wide."""
+    solution.method[g] = None
+    if tried:
+        solution.status[g] = Status.INCONSISTENT
+        solution.reason[g] = describe_clash(graphs[g], (evidence and evidence[g]) or {})
+        return
+    solution.status[g] = Status.TOO_WIDE
+    solution.log_z[g] = np.nan
+    solution.reason[g] = (
+        f"induced width {solution.width[g]}; allowed: {limits.exact_width} (exact_width) within "
+        f"{limits.entries() * 8 / 2**20:.0f} MiB of tables (memory); raise a limit"
+    )

@@ -1,0 +1,197 @@
+"""What inference says of a graph: posteriors with their intervals and how they were found (SPEC 4, 8)."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+from jaxtyping import Float
+
+from fcjax.graph import FactGraph
+from fcjax.records import EPS, Label, Status
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Solution:
+    """The arrays behind `G` graphs' posteriors; variables as in their `GraphTable`. Made by the engine."""
+
+    node_ptr: np.ndarray  # [G + 1] int64
+    p: Float[np.ndarray, " V"]  # P(true); NaN where there is none
+    lower: Float[np.ndarray, " V"] | None  # None: p -+ EPS everywhere
+    upper: Float[np.ndarray, " V"] | None
+    log_z: Float[np.ndarray, " G"]
+    width: np.ndarray  # [G] int32
+    status: list[Status]
+    method: list[str | None]
+    reason: dict[int, str]  # by graph, where there is something to say
+    gap: Float[np.ndarray, " G"]  # upper / lower bound on Z, less 1; NaN where no interval was proved
+    rows: np.ndarray  # [G] int64: sweeps spent; 0 for closed forms
+    cutset: np.ndarray  # [G] int32: conditioned variables
+    lists: list[list[float]] = field(default_factory=list)  # p as Python floats, made once on first use
+
+    def floats(self) -> list[float]:
+        if not self.lists:
+            self.lists.append(self.p.tolist())
+        return self.lists[0]
+
+
+class Posterior:
+    """The posterior of every variable of one graph. `p`, `lower`, `upper`, `certain` are dictionaries by id.
+
+    Ids of merged duplicates are there too. Where `status` is not ok, `reason` says why and the dictionaries hold
+    `None` for every variable.
+    """
+
+    __slots__ = ("_p", "_row", "_solution", "graph")
+
+    def __init__(self, graph: FactGraph, solution: Solution, row: int):
+        self.graph = graph
+        self._solution = solution
+        self._row = row
+        self._p: dict[str, float] | None = None
+
+    @property
+    def p(self) -> dict[str, float]:
+        """P(true) of every variable."""
+        if self._p is None:
+            solution, row = self._solution, self._row
+            if solution.status[row].failed:
+                values: Sequence = [None] * len(self.graph.ids)
+            else:
+                values = solution.floats()[solution.node_ptr[row] : solution.node_ptr[row + 1]]
+            self._p = self._named(values)
+        return self._p
+
+    @property
+    def lower(self) -> dict[str, float]:
+        """The lower ends of the intervals, rounded outward by `EPS`."""
+        return self._named(self._bound(self._solution.lower, -EPS))
+
+    @property
+    def upper(self) -> dict[str, float]:
+        """The upper ends of the intervals, rounded outward by `EPS`."""
+        return self._named(self._bound(self._solution.upper, EPS))
+
+    @property
+    def certain(self) -> dict[str, bool]:
+        """Whether the whole interval lies on one side of the tie band, or inside it (SPEC 4)."""
+        low, high = self._bound(self._solution.lower, -EPS), self._bound(self._solution.upper, EPS)
+        return self._named([a is not None and Label.of(a) is Label.of(b) for a, b in zip(low, high, strict=True)])
+
+    @property
+    def label(self) -> dict[str, Label | None]:
+        """The reading of every posterior (SPEC 3); `None` where there is none."""
+        return {name: None if p is None else Label.of(p) for name, p in self.p.items()}
+
+    @property
+    def status(self) -> Status:
+        return self._solution.status[self._row]
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no value, or how far an unfinished proof came."""
+        return self._solution.reason.get(self._row)
+
+    @property
+    def log_z(self) -> float:
+        """The natural logarithm of the partition function; -inf where the graph is inconsistent, NaN if unknown."""
+        return float(self._solution.log_z[self._row])
+
+    @property
+    def method(self) -> str | None:
+        """`exact`, `conditioned` or `wmb`; `None` where there is no value."""
+        return self._solution.method[self._row]
+
+    @property
+    def width(self) -> int:
+        """Induced width of the elimination order that was used, or the least that one could have."""
+        return int(self._solution.width[self._row])
+
+    @property
+    def gap(self) -> float:
+        """Upper over lower bound on Z, less 1: 0 for exact rows, NaN where nothing is proved."""
+        return float(self._solution.gap[self._row])
+
+    @property
+    def rows(self) -> int:
+        """Sweeps that were spent on this graph."""
+        return int(self._solution.rows[self._row])
+
+    @property
+    def cutset(self) -> int:
+        """How many variables were conditioned on."""
+        return int(self._solution.cutset[self._row])
+
+    def _bound(self, bound: np.ndarray | None, margin: float) -> Sequence:
+        solution, row = self._solution, self._row
+        if solution.status[row].failed:
+            return [None] * len(self.graph.ids)
+        part = slice(solution.node_ptr[row], solution.node_ptr[row + 1])
+        values = solution.p[part] if bound is None else bound[part]
+        return np.clip(values + margin, 0.0, 1.0).tolist()
+
+    def _named(self, values: Sequence) -> dict:
+        named = dict(zip(self.graph.ids, values, strict=True))
+        for duplicate, kept in self.graph.aliases.items():
+            named[duplicate] = named[kept]
+        return named
+
+    def __repr__(self) -> str:
+        if self.status.failed:
+            return f"Posterior({self.status}: {self.reason})"
+        labels = list(self.label.values())
+        counts = ", ".join(f"{labels.count(label)} {label}" for label in Label if label in labels)
+        return f"Posterior({self.method}, width {self.width}, log_z {self.log_z:.6g}: {counts})"
+
+    def _repr_html_(self) -> str:
+        if self.status.failed:
+            return f"<p><b>{self.status}</b>: {html.escape(self.reason or '')}</p>"
+        p, low, high, certain = self.p, self.lower, self.upper, self.certain
+        rows = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{p[name]:.4f}</td><td>[{low[name]:.4f}, {high[name]:.4f}]</td>"
+            f"<td>{Label.of(p[name])}{'' if certain[name] else ' (not certain)'}</td></tr>"
+            for name in p
+        )
+        return (
+            f"<table><caption>{self.method}, width {self.width}, log Z {self.log_z:.6g}</caption>"
+            f"<tr><th>variable</th><th>P(true)</th><th>interval</th><th>label</th></tr>{rows}</table>"
+        )
+
+
+class Posteriors(Sequence[Posterior]):
+    """One `Posterior` a graph, in the order of the input."""
+
+    def __init__(self, graphs: Sequence[FactGraph], solutions: Sequence[Solution]):
+        self._graphs = graphs
+        self._solutions = solutions
+        self._starts = np.cumsum([0, *(len(solution.status) for solution in solutions)])
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    @overload
+    def __getitem__(self, i: int) -> Posterior: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Posterior]: ...
+    def __getitem__(self, i: int | slice) -> Posterior | list[Posterior]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(*i.indices(len(self)))]
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"row {i} of {len(self)}")
+        i %= len(self)
+        part = int(np.searchsorted(self._starts, i, side="right")) - 1
+        return Posterior(self._graphs[i], self._solutions[part], i - int(self._starts[part]))
+
+    def __iter__(self) -> Iterator[Posterior]:
+        graphs = iter(self._graphs)
+        for solution in self._solutions:
+            for row in range(len(solution.status)):
+                yield Posterior(next(graphs), solution, row)
+
+    def __repr__(self) -> str:
+        statuses = [status for solution in self._solutions for status in solution.status]
+        counts = ", ".join(f"{statuses.count(status)} {status}" for status in Status if status in statuses)
+        return f"Posteriors({len(self)} graphs: {counts or 'none'})"

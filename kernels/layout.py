@@ -1,0 +1,66 @@
+"""Between graphs and sweeps: factors laid out in the order of the steps, and results carried back (DESIGN 2)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+
+class Weights(NamedTuple):
+    """The factors of planned cores in the order of the steps; `A` arcs and `C` steps as in `plan.Steps`."""
+
+    log_arc: np.ndarray  # [A, 4] float64: logarithms by [state of the step's variable][state of the later one]
+    arc: np.ndarray  # [A, 4] float64: the same, linear, scaled to a largest entry of 1
+    arc_scale: np.ndarray  # [A] float64: logarithm of that scale
+    unary: np.ndarray  # [C, 2] float64: logarithms
+    wanted: np.ndarray  # [A] bool: whether restoring the eliminated variables takes the arc's joint posterior
+
+
+@njit(cache=True, nogil=True)
+def weigh(steps, node_ptr, reduced):
+    """The factors of planned cores."""
+    arcs = len(steps.arc_to)
+    log_arc, arc, scale = np.empty((arcs, 4)), np.empty((arcs, 4)), np.empty(arcs)
+    unary = np.empty((len(steps.variable), 2))
+    wanted = np.zeros(arcs, np.bool_)
+    needed = np.zeros(len(reduced.tail), np.bool_)
+    for g in range(len(node_ptr) - 1):
+        e0 = reduced.edge_ptr[g]
+        if steps.step_ptr[g] == steps.step_ptr[g + 1]:
+            continue
+        for v in range(node_ptr[g], node_ptr[g + 1]):
+            if reduced.used[v, 2] >= 0:
+                needed[e0 + reduced.used[v, 2]] = True
+        for i in range(steps.step_ptr[g], steps.step_ptr[g + 1]):
+            unary[i] = reduced.unary[node_ptr[g] + steps.variable[i]]
+            for k in range(steps.arc_ptr[i], steps.arc_ptr[i + 1]):
+                e = e0 + steps.arc_edge[k]
+                wanted[k] = needed[e]
+                top = reduced.table[e].max()
+                scale[k] = top
+                for z in range(2):
+                    for s in range(2):
+                        value = reduced.table[e, 2 * s + z if steps.arc_flipped[k] else 2 * z + s]
+                        log_arc[k, 2 * z + s] = value
+                        arc[k, 2 * z + s] = math.exp(value - top) if top > -math.inf else 0.0
+    return Weights(log_arc, arc, scale, unary, wanted)
+
+
+@njit(cache=True, nogil=True)
+def carry_back(steps, node_ptr, reduced, wanted, p, joint):
+    """Posteriors by variable `[V]` and joint posteriors by edge `[E + V, 4]`, from those by step and arc; else NaN."""
+    by_variable = np.full(node_ptr[-1], math.nan)
+    by_edge = np.full((len(reduced.tail), 4), math.nan)
+    for g in range(len(node_ptr) - 1):
+        for i in range(steps.step_ptr[g], steps.step_ptr[g + 1]):
+            by_variable[node_ptr[g] + steps.variable[i]] = p[i]
+            for k in range(steps.arc_ptr[i], steps.arc_ptr[i + 1]):
+                if wanted[k]:
+                    e = reduced.edge_ptr[g] + steps.arc_edge[k]
+                    by_edge[e, 0], by_edge[e, 3] = joint[k, 0], joint[k, 3]
+                    flip = steps.arc_flipped[k]
+                    by_edge[e, 1], by_edge[e, 2] = joint[k, 2 if flip else 1], joint[k, 1 if flip else 2]
+    return by_variable, by_edge
