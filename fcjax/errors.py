@@ -37,3 +37,7 @@ class InputError(FcjaxError, ValueError):
 
 class SettingsError(FcjaxError, ValueError):
     """An argument or option outside of what is allowed."""
+
+
+class OutputError(FcjaxError, OSError):
+    """An output that cannot be written: a folder that is missing or read-only, a full disk."""

@@ -1,0 +1,364 @@
+"""Cases (SPEC 7): JSON objects into records and back, with every fault of a row and nothing lost.
+
+Keys that are unknown stay in `extra` and are written back. A missing key and a null both mean "not known yet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import orjson
+
+from fcjax.errors import Fault, InputError
+from fcjax.io.files.objects import kind, read_objects, seen
+from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, write_lines
+from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
+
+Record = TypeVar("Record")
+
+_OK = Status.OK
+_TYPES: dict[Any, RelationType] = {str(type): type for type in RelationType}
+_STATUSES: dict[Any, Status] = {None: Status.OK, **{str(status): status for status in Status}}
+
+_TEXTS = {str, type(None)}  # what an optional text may be
+_OBJECTS = {dict}
+_NUMBERS = {float, int}  # what a probability may be; bool is a type of its own
+_ATOM_KEYS = frozenset(("id", "text", "original", "label", "contexts", "status"))
+_CONTEXT_KEYS = frozenset(("id", "title", "text", "snippet", "link", "prior", "status"))
+_RELATION_KEYS = frozenset(("source", "target", "type", "probability", "status", "method", "from", "to", "relation"))
+_CASE_KEYS = frozenset(
+    ("id", "query", "response", "topic", "atoms", "contexts", "relations", "status", "input", "output")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One row of a file of cases: the case, or every fault that keeps it from being one."""
+
+    number: int  # counted from 1: the line's, or the item's in a list
+    id: str  # the case's id; its number where the row has none that can be read
+    case: Case | None
+    faults: tuple[Fault, ...] = ()  # empty if and only if there is a case
+
+    @property
+    def error(self) -> InputError:
+        """The faults as the exception that they would be elsewhere."""
+        return InputError(*self.faults)
+
+
+def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
+    """The rows of a file of cases, in order and as a stream; a bad row carries its faults and ends nothing.
+
+    Reads JSON Lines, a JSON list or one object, plain or gzip-compressed; `-` is standard input. FactReasoner's problem
+    files are cases under other names and are read as well. Raises `InputError` where there is nothing to read at all.
+    """
+    name = display_name(path)
+    for item in read_objects(path, limit):
+        faults = item.faults
+        case = None
+        if item.value is not None or not faults:
+            try:
+                case = parse_case(item.value, item.number)
+            except InputError as error:
+                told = {fault.field for fault in faults}
+                faults += tuple(fault for fault in error.faults if fault.field not in told)
+        id = case_id(item.value, item.number)
+        if faults:
+            yield CaseRow(item.number, id, None, tuple(item.located(fault, name, id) for fault in faults))
+        else:
+            yield CaseRow(item.number, id, case)
+
+
+def case_id(value: Any, number: int) -> str:
+    """The id of a row: a string, a whole number read as one, or the row's own number where it gives none."""
+    id = value.get("id") if isinstance(value, dict) else None
+    if type(id) is int or (type(id) is str and id):
+        return str(id)
+    return str(number)
+
+
+def parse_case(value: Any, number: int = 1) -> Case:
+    """The case that a JSON object describes (SPEC 7); one without an id gets `number` for it.
+
+    Raises `InputError` with every fault that was found.
+    """
+    if type(value) is not dict:
+        raise InputError(f"the case is {kind(value)}; allowed: a JSON object")
+    faults: list[Fault] = []
+    get = value.get
+    id = get("id")
+    if id is not None and type(id) is not int and (type(id) is not str or not id):
+        faults.append(Fault(f"id is {seen(id)}; allowed: a non-empty string", field="id"))
+    query = get("query", get("input"))
+    response = get("response", get("output"))
+    topic = get("topic")
+    status = get("status")
+    if not {type(query), type(response), type(topic)} <= _TEXTS:
+        check_texts({"query": query, "response": response, "topic": topic}, "", faults)
+    if status not in _STATUSES:
+        check_status(status, "", faults)
+    known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph
+    contexts = _contexts(value, known, faults)
+    atoms = _atoms(value, known, faults)
+    relations = parse_relations(value, "relations", known, faults)
+    if faults:
+        raise InputError(*faults)
+    return Case(
+        id=case_id(value, number),
+        query=query,
+        response=response,
+        topic=topic,
+        atoms=atoms,
+        contexts=contexts,
+        relations=relations,
+        status=_STATUSES[status],
+        extra=extra_of(value, _CASE_KEYS),
+    )
+
+
+# The three loops below see every object of every file, so each row is first tested as a whole; only a row that fails
+# the test is looked at field by field. Records are made by position, in half the time that their own constructors take.
+
+
+def _contexts(value: Mapping[str, Any], known: dict[str, str], faults: list[Fault]) -> tuple[Context, ...] | None:
+    rows = rows_of(value, "contexts", faults)
+    if rows is None:
+        return None
+    records = []
+    for i, row in rows:
+        get = row.get
+        id, title, text, snippet, link = get("id"), get("title"), get("text"), get("snippet"), get("link")
+        prior, status = get("prior"), get("status")
+        register(id, "context", known, "contexts", i, faults)
+        if not (
+            (type(title) is str or title is None)
+            and (type(text) is str or text is None)
+            and (type(snippet) is str or snippet is None)
+            and (type(link) is str or link is None)
+        ):
+            check_texts({"title": title, "text": text, "snippet": snippet, "link": link}, f"contexts[{i}].", faults)
+        if prior is not None:
+            prior = probability(prior, "prior", f"contexts[{i}].", faults, ", or null")
+        if status is not None:
+            status = check_status(status, f"contexts[{i}].", faults)
+        records.append(_context(id, title, text, snippet, link, prior, status or _OK, extra_of(row, _CONTEXT_KEYS)))
+    return tuple(records)
+
+
+def _atoms(value: Mapping[str, Any], known: dict[str, str], faults: list[Fault]) -> tuple[Atom, ...] | None:
+    rows = rows_of(value, "atoms", faults)
+    if rows is None:
+        return None
+    records = []
+    for i, row in rows:
+        get = row.get
+        id, text, original, label = get("id"), get("text"), get("original"), get("label")
+        contexts, status = get("contexts"), get("status")
+        register(id, "atom", known, "atoms", i, faults)
+        if type(text) is not str or not text or text.isspace():
+            seen_text = shown(row, "text")
+            faults.append(Fault(f"text is {seen_text}; allowed: a non-empty string", field=f"atoms[{i}].text"))
+        if not {type(original), type(label)} <= _TEXTS:
+            check_texts({"original": original, "label": label}, f"atoms[{i}].", faults)
+        elif label is not None and label.upper() in ("S", "NS"):
+            label = label.upper()
+        if contexts is not None:
+            contexts = _own_contexts(contexts, known, i, faults)
+        if status is not None:
+            status = check_status(status, f"atoms[{i}].", faults)
+        records.append(_atom(id, text, original, label, contexts, status or _OK, extra_of(row, _ATOM_KEYS)))
+    return tuple(records)
+
+
+def _own_contexts(ids: Any, known: Mapping[str, str], i: int, faults: list[Fault]) -> tuple[str, ...]:
+    """The contexts that an atom names, after a look at whether the case has them."""
+    if type(ids) is not list:
+        fault = f"contexts is {kind(ids)}; allowed: a list of context ids, or null"
+        faults.append(Fault(fault, field=f"atoms[{i}].contexts"))
+        return ()
+    for k, id in enumerate(ids):
+        if type(id) is not str or known.get(id) != "context":
+            fault = f"the entry is {seen(id)}; allowed: the id of one of the case's contexts"
+            faults.append(Fault(fault, field=f"atoms[{i}].contexts[{k}]"))
+    return tuple(ids)
+
+
+def parse_relations(
+    value: Mapping[str, Any], key: str, known: Mapping[str, str], faults: list[Fault]
+) -> tuple[Relation, ...] | None:
+    """The relations under `key`, between the ids that are `known`; faults are added to `faults`.
+
+    `from`, `to` and `relation` are accepted for `source`, `target` and `type`; a type is read in any case of letters.
+    """
+    rows = rows_of(value, key, faults)
+    if rows is None:
+        return None
+    records = []
+    for i, row in rows:
+        get = row.get
+        source, target = get("source", get("from")), get("target", get("to"))
+        name, p, status, method = get("type", get("relation")), get("probability"), get("status"), get("method")
+        if type(source) is not str or type(target) is not str or source not in known or target not in known:
+            for end, id in (("source", source), ("target", target)):
+                if type(id) is not str or id not in known:
+                    fault = f"{end} is {seen(id)}; allowed: the id of one of the case's atoms or contexts"
+                    faults.append(Fault(fault, field=f"{key}[{i}].{end}"))
+        elif source == target:
+            fault = f"source and target are both {seen(source)}; allowed: two different ids"
+            faults.append(Fault(fault, field=f"{key}[{i}]"))
+        status = _OK if status is None else check_status(status, f"{key}[{i}].", faults)
+        kind_of = _TYPES.get(name) if type(name) is str else None
+        if kind_of is None and not (name is None and status.failed):
+            kind_of = _relation_type(name, f"{key}[{i}].", faults)
+        if type(p) is float and 0.0 <= p <= 1.0:
+            pass
+        elif p is not None or not status.failed:
+            p = probability(p, "probability", f"{key}[{i}].", faults, ", or null beside the status of a failure")
+        if type(method) not in _TEXTS:
+            check_texts({"method": method}, f"{key}[{i}].", faults)
+        records.append(_relation(source, target, kind_of, p, status, method, extra_of(row, _RELATION_KEYS)))
+    return tuple(records)
+
+
+def _relation_type(name: Any, place: str, faults: list[Fault]) -> RelationType:
+    known = _TYPES.get(name.strip().lower()) if type(name) is str else None
+    if known is None:
+        allowed = ", ".join(map(seen, _TYPES))
+        faults.append(Fault(f"type is {seen(name)}; allowed: {allowed}", field=f"{place}type"))
+    return known or RelationType.NEUTRAL
+
+
+def rows_of(value: Mapping[str, Any], key: str, faults: list[Fault]) -> Iterable[tuple[int, dict[str, Any]]] | None:
+    """The objects of one of a row's lists with their indices; None where the key is missing or null."""
+    rows = value.get(key)
+    if rows is None:
+        return None
+    if type(rows) is not list:
+        faults.append(Fault(f"{key} is {kind(rows)}; allowed: a list of objects, or null", field=key))
+        return None
+    if set(map(type, rows)) <= _OBJECTS:
+        return enumerate(rows)
+    for i, row in enumerate(rows):
+        if type(row) is not dict:
+            faults.append(Fault(f"the entry is {kind(row)}; allowed: a JSON object", field=f"{key}[{i}]"))
+    return ((i, row) for i, row in enumerate(rows) if type(row) is dict)
+
+
+def register(id: Any, what: str, known: dict[str, str], key: str, i: int, faults: list[Fault]) -> None:
+    """Enter a variable's id among those that relations may name."""
+    if type(id) is not str or not id:
+        faults.append(Fault(f"id is {seen(id)}; allowed: a non-empty string", field=f"{key}[{i}].id"))
+    elif id in known:
+        fault = f"id is {seen(id)}, which another {known[id]} has; allowed: an id that occurs once"
+        faults.append(Fault(fault, field=f"{key}[{i}].id"))
+    else:
+        known[id] = what
+
+
+def check_texts(texts: Mapping[str, Any], place: str, faults: list[Fault]) -> None:
+    for key, text in texts.items():
+        if type(text) not in _TEXTS:
+            faults.append(Fault(f"{key} is {seen(text)}; allowed: a string, or null", field=place + key))
+
+
+def check_status(name: Any, place: str, faults: list[Fault]) -> Status:
+    status = _STATUSES.get(name) if type(name) is str else None
+    if status is None:
+        allowed = ", ".join(seen(str(status)) for status in Status)
+        faults.append(Fault(f"status is {seen(name)}; allowed: {allowed}", field=f"{place}status"))
+    return status or _OK
+
+
+def probability(value: Any, key: str, place: str, faults: list[Fault], more: str = "") -> float | None:
+    """A real number from 0 to 1, as a float: no string, no truth value, no NaN."""
+    if type(value) in _NUMBERS and 0.0 <= value <= 1.0:
+        return float(value)
+    faults.append(Fault(f"{key} is {seen(value)}; allowed: a number from 0 to 1{more}", field=place + key))
+    return None
+
+
+def shown(row: Mapping[str, Any], key: str) -> str:
+    """What a row has under a key, as messages quote it."""
+    return seen(row[key]) if key in row else "missing"
+
+
+def extra_of(row: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The part of a row that no field takes."""
+    return {} if row.keys() <= known else {key: value for key, value in row.items() if key not in known}
+
+
+def _maker(record: type[Record]) -> Callable[..., Record]:
+    """A constructor of a frozen record that takes its fields by position, in the order of their declaration."""
+    names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+    scope: dict[str, Any] = {"new": object.__new__, "record": record}
+    scope |= {f"set_{name}": getattr(record, name).__set__ for name in names}
+    steps = "; ".join(f"set_{name}(it, {name})" for name in names)
+    exec(f"def make({', '.join(names)}):\n    it = new(record); {steps}\n    return it", scope)
+    make: Callable[..., Record] = scope["make"]
+    return make
+
+
+_atom, _context, _relation = _maker(Atom), _maker(Context), _maker(Relation)
+
+
+def case_to_dict(case: Case) -> dict[str, Any]:
+    """The JSON object of a case: known keys in the order of SPEC 7, then what it carried beside them.
+
+    What is not known yet is left out, and so is a status that is `ok`.
+    """
+    return {
+        **_known(id=case.id, query=case.query, response=case.response, topic=case.topic, status=_named(case.status)),
+        **_known(
+            atoms=None if case.atoms is None else [_atom_dict(atom) for atom in case.atoms],
+            contexts=None if case.contexts is None else [_context_dict(context) for context in case.contexts],
+            relations=None if case.relations is None else [relation_to_dict(r) for r in case.relations],
+        ),
+        **case.extra,
+    }
+
+
+def _atom_dict(atom: Atom) -> dict[str, Any]:
+    contexts = None if atom.contexts is None else list(atom.contexts)
+    return {
+        **_known(id=atom.id, text=atom.text, original=atom.original, label=atom.label),
+        **_known(contexts=contexts, status=_named(atom.status)),
+        **atom.extra,
+    }
+
+
+def _context_dict(context: Context) -> dict[str, Any]:
+    return {
+        **_known(id=context.id, title=context.title, text=context.text, snippet=context.snippet, link=context.link),
+        **_known(prior=context.prior, status=_named(context.status)),
+        **context.extra,
+    }
+
+
+def relation_to_dict(relation: Relation) -> dict[str, Any]:
+    """The JSON object of a relation."""
+    return {
+        "source": relation.source,
+        "target": relation.target,
+        "type": None if relation.type is None else str(relation.type),
+        "probability": relation.probability,
+        **_known(status=_named(relation.status), method=relation.method),
+        **relation.extra,
+    }
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _named(status: Status) -> str | None:
+    return None if status is Status.OK else str(status)
+
+
+def write_cases(path: Source, cases: Iterable[Case]) -> int:
+    """Write cases as JSON Lines, or as a list where the name ends in `.json`; `.gz` compresses. Returns how many.
+
+    The file takes its place when it is complete. Raises `OutputError`.
+    """
+    return write_lines(path, (orjson.dumps(case_to_dict(case)) for case in cases))

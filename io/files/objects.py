@@ -1,0 +1,132 @@
+"""The JSON values of a file, one after another, each with its place and its faults."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from fcjax.errors import Fault, InputError
+from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, opened, read_whole, split_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One JSON value of a file. `value` is None where nothing could be read; faults may come with a value as well."""
+
+    number: int  # counted from 1: the line's, or the item's in a list
+    value: Any
+    faults: tuple[Fault, ...] = ()
+    line: int | None = None  # None where the whole file is one JSON text
+    prefix: str = ""  # what a field's path begins with, e.g. "[2]." in a list
+
+    def located(self, fault: Fault, name: str, case: str | None = None) -> Fault:
+        """`fault`, found inside of this value, with its place in the file."""
+        field = self.prefix + fault.field if fault.field else self.prefix.rstrip(".") or None
+        return Fault(fault.message, name, self.line or fault.line, case, field)
+
+
+def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
+    """The JSON values of a file: a line each, or the items of a list, or one object; told apart by the content.
+
+    A file named `.jsonl` or `.ndjson` is always read by lines. Lines stream; a list is held as a whole. A line that
+    cannot be read is an `Item` with faults and does not end the reading. Raises `InputError` where there is nothing to
+    read at all (see `streams.opened`), or where a whole file is not JSON.
+    """
+    name = display_name(path)
+    with opened(path) as stream:
+        if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) or _has_lines(stream.peek()):
+            yield from _by_lines(stream, name, limit)
+        else:
+            yield from _as_whole(stream, name)
+
+
+def _has_lines(head: bytes) -> bool:
+    """Whether a text that begins like this is JSON Lines, and not one JSON text over many lines."""
+    first, ended, rest = head.lstrip().partition(b"\n")
+    if first.startswith(b"["):
+        return first.rstrip().endswith(b"]") and bool(rest.strip())
+    return not ended or first.rstrip().endswith(b"}") or rest.lstrip(b"\r\n").startswith(b"{")
+
+
+def _by_lines(stream: io.BufferedReader, name: str, limit: int) -> Iterator[Item]:
+    empty = True
+    for line in split_lines(stream, name, limit):
+        empty = False
+        if line.fault:
+            yield Item(line.number, None, (line.fault,), line.number)
+        else:
+            value, faults = decode(line.text)
+            yield Item(line.number, value, faults, line.number)
+    if empty:
+        raise InputError(Fault("the file has only blank lines; allowed: at least one JSON object", file=name))
+
+
+def _as_whole(stream: io.BufferedReader, name: str) -> Iterator[Item]:
+    text = read_whole(stream, name)
+    if not text.strip():
+        raise InputError(Fault("the file has only blank lines; allowed: at least one JSON object", file=name))
+    value, faults = decode(text)
+    del text
+    if value is None:
+        raise InputError(*(Fault(fault.message, name, fault.line) for fault in faults))
+    if not isinstance(value, list):
+        yield Item(1, value, faults)
+        return
+    for i, item in enumerate(value):
+        own = tuple(_non_finite(item, "")) if faults else ()
+        yield Item(i + 1, item, own, None, f"[{i}].")
+
+
+def decode(text: bytes) -> tuple[Any, tuple[Fault, ...]]:
+    """The value of a JSON text, with its faults; the value is None where the text is not JSON at all.
+
+    NaN, Infinity and numbers beyond float64 are not JSON: each is a fault that names its field.
+    """
+    try:
+        return orjson.loads(text), ()
+    except orjson.JSONDecodeError as error:
+        why = _syntax_fault(text, error)
+    try:
+        value = json.loads(text.decode())
+        faults = tuple(_non_finite(value, ""))
+    except (ValueError, RecursionError):
+        return None, (why,)
+    return (value, faults) if faults else (None, (why,))
+
+
+def _syntax_fault(text: bytes, error: orjson.JSONDecodeError) -> Fault:
+    try:
+        near = text.decode()[max(error.pos - 20, 0) : error.pos + 20]
+    except UnicodeDecodeError as wrong:
+        byte = text[wrong.start]
+        return Fault(f"byte {byte:#04x} at position {wrong.start + 1} is not UTF-8; save the text again as UTF-8")
+    fault = f"not JSON: {error.msg} (column {error.colno}, near {near!r}); allowed: a JSON object"
+    return Fault(fault, line=error.lineno)
+
+
+def _non_finite(value: Any, path: str) -> Iterator[Fault]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield Fault(f"{path.rpartition('.')[2] or 'the value'} is {seen(value)}; allowed: a finite number", field=path)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _non_finite(part, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from _non_finite(part, f"{path}[{i}]")
+
+
+def seen(value: Any) -> str:
+    """A value as messages quote it: as JSON, cut short."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def kind(value: Any) -> str:
+    """A value as messages name it: lists and objects by their kind, the rest as it stands."""
+    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else seen(value)

@@ -1,0 +1,128 @@
+"""Results (SPEC 7): one JSON line a case, the same bytes for the same results, and a file that can be gone on with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from fcjax.errors import InputError
+from fcjax.io.files.objects import read_objects
+from fcjax.io.files.streams import LineWriter, Source, read_lines, write_lines
+
+DIGITS = 7
+"""Decimals that numbers in results are rounded to (SPEC 7)."""
+
+
+def encode_result(result: Mapping[str, Any]) -> bytes:
+    """The line of a result, without its end: keys in the given order, floats rounded to `DIGITS` decimals.
+
+    NaN and infinities become null: JSON has no word for them.
+    """
+    return orjson.dumps(_rounded(result))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, DIGITS) + 0.0  # minus zero becomes zero
+    if isinstance(value, Mapping):
+        return {key: _rounded(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(part) for part in value]
+    return value
+
+
+def read_results(path: Source) -> Iterator[dict[str, Any]]:
+    """The results of a complete file, as a stream. Raises `InputError` at the first row that is none."""
+    name = os.fspath(path)
+    for item in read_objects(path):
+        if item.faults:
+            raise InputError(*(item.located(fault, name) for fault in item.faults))
+        yield item.value
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One finished line of an interrupted results file."""
+
+    result: dict[str, Any]
+    end: int  # bytes from the start of the file to the end of this line
+
+
+def read_finished(path: Source) -> Iterator[Finished]:
+    """The finished results of a file that a run may have left in the middle, in order; nothing where there is no file.
+
+    A last line that was cut short is left out, and so is all that follows a line that is not a JSON object. Hand the
+    last `end` to `ResultsWriter` as `keep` and go on after it.
+    """
+    work = _working_file(path)
+    if not os.path.isfile(work):
+        if work == Path(path) or not os.path.isfile(path):
+            return
+        end = 0
+        for result in read_results(path):  # a complete file in another container than plain lines
+            end += len(orjson.dumps(result)) + 1
+            yield Finished(result, end)
+        return
+    end = 0
+    with open(work, "rb") as stream:
+        for line in stream:
+            try:
+                result = orjson.loads(line) if line.endswith(b"\n") else None
+            except orjson.JSONDecodeError:
+                result = None
+            if not isinstance(result, dict):
+                return
+            end += len(line)
+            yield Finished(result, end)
+
+
+def _working_file(path: Source) -> Path:
+    """Where the lines of a run gather: the output itself where that is plain lines, else a file beside it."""
+    path = Path(path)
+    packed = path.suffix in (".gz", ".json")
+    return path.with_name(path.name + ".part") if packed else path
+
+
+class ResultsWriter:
+    """Appends results to a file, a line each, and can go on with a file that an earlier run has left.
+
+    A name that ends in `.gz` or `.json` is written when the run is complete; until then the lines gather in a file of
+    the same name with `.part` behind it. Use it in a `with` block: a block that fails leaves the finished lines.
+    Raises `OutputError`.
+    """
+
+    def __init__(self, path: Source, keep: int = 0):
+        """`keep` is the `end` of the last line of `read_finished` that is to stay; what comes after it is dropped."""
+        self._path = Path(path)
+        self._work = _working_file(path)
+        unpack = keep > 0 and not self._work.exists()
+        kept = [orjson.dumps(f.result) for f in read_finished(path) if f.end <= keep] if unpack else []
+        self._lines = LineWriter(self._work, 0 if unpack else keep)
+        for line in kept:
+            self._lines.write(line)
+
+    def write(self, result: Mapping[str, Any]) -> None:
+        """Append one result; it is in the file when this returns."""
+        self._lines.write(encode_result(result))
+
+    def close(self, complete: bool = True) -> None:
+        """Close the file; a `complete` run's lines go to their final place."""
+        self._lines.close()
+        if complete and self._work != self._path:
+            lines = (line.text for line in read_lines(self._work)) if self._work.stat().st_size else ()
+            write_lines(self._path, lines)
+            self._work.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(complete=kind is None)

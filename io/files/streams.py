@@ -1,0 +1,282 @@
+"""Files as streams of bytes: opened by content, read line by line in bounded memory, written so that nothing is lost.
+
+`-` stands for standard input and output everywhere. Compressed input is recognised by its content, output by its name.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fcjax.errors import Fault, InputError, OutputError
+
+Source = str | os.PathLike[str]
+
+LINE_LIMIT = 64 << 20
+"""Bytes that one line may have; a longer one is passed over and reported, and never held in memory."""
+WHOLE_LIMIT = 256 << 20
+"""Bytes of a file that is read as one piece (a `.json` list, a UAI model)."""
+
+_BUFFER = 1 << 18
+_UTF8_BOM = b"\xef\xbb\xbf"
+_WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive",
+    b"%PDF-": "a PDF document",
+    b"\x28\xb5\x2f\xfd": "zstd-compressed",
+    b"BZh": "bzip2-compressed",
+    b"\xfd7zXZ": "xz-compressed",
+}
+_BROKEN = (EOFError, OSError, zlib.error)  # what a damaged gzip file or disk raises in the middle of reading
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file without its end, or the fault that stands in its place."""
+
+    number: int  # counted from 1
+    text: bytes
+    fault: Fault | None = None
+
+
+def display_name(path: Source) -> str:
+    """How messages name a file."""
+    return "standard input" if os.fspath(path) == "-" else os.fspath(path)
+
+
+@contextmanager
+def opened(path: Source) -> Iterator[io.BufferedReader]:
+    """The decompressed bytes of a file, with a byte order mark already skipped.
+
+    Raises `InputError` where the file is missing, unreadable, empty, binary or in another encoding than UTF-8.
+    """
+    name = display_name(path)
+    with _raw(path, name) as raw:
+        zipped = raw.peek(2)[:2] == b"\x1f\x8b"
+        # a plain reader over the raw one, so that a long line costs few calls
+        stream = io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER) if zipped else raw  # type: ignore[type-var]
+        try:
+            head = stream.peek(4096)
+        except _BROKEN as error:
+            raise InputError(Fault(_broken(error), file=name)) from error
+        if not head:
+            raise InputError(Fault("the file is empty; allowed: at least one line", file=name))
+        _check_text(head, name)
+        if head.startswith(_UTF8_BOM):
+            stream.read(len(_UTF8_BOM))
+        yield stream
+
+
+@contextmanager
+def _raw(path: Source, name: str) -> Iterator[io.BufferedReader]:
+    if os.fspath(path) == "-":
+        stdin = sys.stdin.buffer
+        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)  # type: ignore[type-var]
+        return
+    try:
+        raw = open(path, "rb", buffering=_BUFFER)
+    except FileNotFoundError as error:
+        raise InputError(Fault("no such file", file=name)) from error
+    except IsADirectoryError as error:
+        raise InputError(Fault("this is a folder; allowed: a file", file=name)) from error
+    except OSError as error:
+        raise InputError(Fault(f"cannot be opened: {error.strerror}", file=name)) from error
+    with raw:
+        yield raw
+
+
+def _check_text(head: bytes, name: str) -> None:
+    """Refuse what cannot be UTF-8 text, by the look of its first bytes."""
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(Fault(f"the file is {what}; allowed: text in UTF-8, plain or gzip-compressed", file=name))
+    sample = head[:256]
+    wide = head.startswith(_WIDE_BOMS) or (
+        sample.count(0) * 3 >= len(sample) and sample.strip(b"\0")[:1] in b"[{\r\n\t "
+    )
+    if wide:
+        raise InputError(Fault("the text is UTF-16 or UTF-32; save it again as UTF-8", file=name))
+    if 0 in head or (not _is_utf8(head) and any(byte < 32 and byte not in b"\t\n\r\f" for byte in head)):
+        raise InputError(Fault("the file is binary; allowed: text in UTF-8, plain or gzip-compressed", file=name))
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        head[:-4].decode()  # the last character may be cut
+    except UnicodeDecodeError as error:
+        return error.end >= len(head) - 4
+    return True
+
+
+def _broken(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "the gzip data end in the middle; what stands before the break was read"
+    if isinstance(error, (gzip.BadGzipFile, zlib.error)):
+        return f"the gzip data are damaged ({error}); what stands before the damage was read"
+    return f"reading stopped: {error.strerror if isinstance(error, OSError) else error}"
+
+
+def read_lines(path: Source, limit: int = LINE_LIMIT) -> Iterator[Line]:
+    """The lines of a file, blank ones left out, holding one at a time.
+
+    A line of more than `limit` bytes, and the place where a damaged gzip file breaks off, come as a `Line` with a
+    fault. Raises `InputError` as `opened` does.
+    """
+    with opened(path) as stream:
+        yield from split_lines(stream, display_name(path), limit)
+
+
+def split_lines(stream: io.BufferedReader, name: str, limit: int = LINE_LIMIT) -> Iterator[Line]:
+    """`read_lines` of a stream that is open already."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            text = stream.readline(limit + 1)
+            size = len(text)
+            if size > limit and not text.endswith(b"\n"):
+                text = b""
+                while rest := stream.readline(_BUFFER):
+                    size += len(rest)
+                    if rest.endswith(b"\n"):
+                        break
+        except _BROKEN as error:
+            yield Line(number, b"", Fault(_broken(error), file=name, line=number))
+            return
+        if not size:
+            return
+        if size > limit + 1 or not text:
+            seen = f"the line has {size:,} bytes; allowed: at most {limit:,}"
+            yield Line(number, b"", Fault(seen, file=name, line=number))
+        elif text := text.strip():
+            yield Line(number, text)
+
+
+def read_whole(stream: io.BufferedReader, name: str, limit: int = WHOLE_LIMIT) -> bytes:
+    """All that a stream holds. Raises `InputError` where that is more than `limit` bytes, or where it breaks off."""
+    try:
+        text = stream.read(limit + 1)
+    except _BROKEN as error:
+        raise InputError(Fault(_broken(error), file=name)) from error
+    if len(text) > limit:
+        fault = f"the file is read as one piece and has more than {limit:,} bytes; write it as JSON Lines (.jsonl)"
+        raise InputError(Fault(fault, file=name))
+    return text
+
+
+class LineWriter:
+    """Appends lines to a file, each by a write of its own: a process that is killed leaves at most one line cut short.
+
+    Opening it drops all but the first `keep` bytes of what is there. Errors of the system are raised as `OutputError`.
+    """
+
+    def __init__(self, path: Source, keep: int = 0):
+        self._name = display_name(path)
+        with _reported(self._name):
+            if os.fspath(path) == "-":
+                self._file: BinaryIO = sys.stdout.buffer
+            else:
+                self._file = open(path, "ab", buffering=0)
+                if os.path.isfile(path):
+                    self._file.truncate(keep)
+
+    def write(self, line: bytes) -> None:
+        """Append one line, given without its end."""
+        rest = memoryview(line + b"\n")
+        with _reported(self._name):
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        if self._file is not sys.stdout.buffer:
+            with _reported(self._name):
+                self._file.close()
+
+
+@contextmanager
+def replacing(path: Source) -> Iterator[BinaryIO]:
+    """A stream whose bytes take their place under `path` all together, at the end of the block, or never.
+
+    What is not an ordinary file (standard output, a pipe, a device) is written to directly. Raises `OutputError`.
+    """
+    name = display_name(path)
+    with _reported(name):
+        if os.fspath(path) == "-":
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        target = Path(path).resolve()  # a link keeps its place; what it points at is replaced
+        if target.exists() and not target.is_file():
+            with open(target, "wb") as stream:
+                yield stream
+            return
+        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with open(draft, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def write_lines(path: Source, lines: Iterable[bytes]) -> int:
+    """Write JSON texts, each without line breaks, in the container that the name asks for; returns how many.
+
+    `.json` gives one list, an item a line, or the bare object where there is just one; any other name gives a line
+    each; a further `.gz` compresses. The same lines give the same bytes. Raises `OutputError`.
+    """
+    suffixes = Path(path).suffixes
+    zipped = suffixes[-1:] == [".gz"]
+    listed = (suffixes[:-1] if zipped else suffixes)[-1:] == [".json"]
+    count = 0
+    with replacing(path) as raw, _zipped(raw) if zipped else nullcontext(raw) as stream:
+        held = None  # the first item of a list, until it is known whether there are more
+        for count, line in enumerate(lines, 1):
+            if not listed:
+                stream.write(line + b"\n")
+            elif count == 1:
+                held = line
+            else:
+                stream.write((b"[\n" + held if held else b"") + b",\n" + line)
+                held = None
+        if listed:
+            stream.write(held + b"\n" if held else b"\n]\n" if count else b"[]\n")
+    return count
+
+
+def _zipped(raw: BinaryIO) -> gzip.GzipFile:
+    """A compressing stream without name and time, so that equal content makes equal bytes."""
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    """Turn what the system says about an output into an `OutputError` that says what to do."""
+    try:
+        yield
+    except (BrokenPipeError, OutputError):
+        raise  # the reader of our output went away, which is no fault of the file; or it was reported already
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "choose another output file")
+        raise OutputError(f"{name}: cannot be written: {error.strerror or error}; {remedy}") from error
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, then run the same command again",
+    errno.EDQUOT: "free some space, then run the same command again",
+    errno.ENOENT: "create the folder first",
+    errno.EISDIR: "name a file in this folder",
+}
