@@ -5,7 +5,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PINNED := --constraint constraints.txt
 READY := $(VENV)/ready
 BENCH_READY := $(VENV)/bench-ready
 RESULTS := demo-results.jsonl
@@ -31,14 +32,15 @@ $(READY): pyproject.toml constraints.txt
 		exit 1; fi
 	@echo "== Making the virtual environment $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@echo "== Installing fcjax and what it needs into $(VENV): some 700 MB, a minute or two the first time"
-	@$(INSTALL) setuptools
-	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@echo "== Installing fcjax and what it needs into $(VENV): about two minutes and 1.4 GB, the first time only"
+	@$(PIP) install --quiet $(PINNED) setuptools
+	@if [ -t 1 ]; then quiet=; else quiet=--quiet; fi; \
+		$(PIP) install $$quiet $(PINNED) --no-build-isolation --editable '.[dev]'
 	@touch $@
 
 $(BENCH_READY): $(READY)
 	@echo "== Installing what only the benchmarks need"
-	@$(INSTALL) --no-build-isolation --editable '.[bench]'
+	@$(PIP) install --quiet $(PINNED) --no-build-isolation --editable '.[bench]'
 	@touch $@
 
 # Some of the examples are there to show what a failure looks like, so exit code 1 (some cases failed) is expected.
@@ -68,7 +70,7 @@ format: $(READY)
 types: $(READY)
 	@echo "== Checking types"
 	@rm -rf build
-	@$(INSTALL) --no-build-isolation --no-deps --target build/tree .
+	@$(PIP) install --quiet --no-build-isolation --no-deps --target build/tree .
 	@cd build/tree && ../../$(BIN)/mypy --config-file ../../pyproject.toml --package fcjax
 
 bench: $(BENCH_READY)
