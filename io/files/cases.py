@@ -6,14 +6,14 @@ Keys that are unknown stay in `extra` and are written back. A missing key and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import orjson
 
 from fcjax.errors import Fault, InputError
-from fcjax.io.files.objects import kind, read_objects, seen
-from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, write_lines
+from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
+from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
 from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
 
 Record = TypeVar("Record")
@@ -33,19 +33,15 @@ _CASE_KEYS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CaseRow:
-    """One row of a file of cases: the case, or every fault that keeps it from being one."""
+class CaseRow(Row[Case]):
+    """One row of a file of cases."""
 
-    number: int  # counted from 1: the line's, or the item's in a list
-    id: str  # the case's id; its number where the row has none that can be read
-    case: Case | None
-    faults: tuple[Fault, ...] = ()  # empty if and only if there is a case
+    __slots__ = ()
 
     @property
-    def error(self) -> InputError:
-        """The faults as the exception that they would be elsewhere."""
-        return InputError(*self.faults)
+    def case(self) -> Case | None:
+        """The case; None where the row has faults."""
+        return self.value
 
 
 def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
@@ -54,29 +50,8 @@ def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
     Reads JSON Lines, a JSON list or one object, plain or gzip-compressed; `-` is standard input. FactReasoner's problem
     files are cases under other names and are read as well. Raises `InputError` where there is nothing to read at all.
     """
-    name = display_name(path)
-    for item in read_objects(path, limit):
-        faults = item.faults
-        case = None
-        if item.value is not None or not faults:
-            try:
-                case = parse_case(item.value, item.number)
-            except InputError as error:
-                told = {fault.field for fault in faults}
-                faults += tuple(fault for fault in error.faults if fault.field not in told)
-        id = case_id(item.value, item.number)
-        if faults:
-            yield CaseRow(item.number, id, None, tuple(item.located(fault, name, id) for fault in faults))
-        else:
-            yield CaseRow(item.number, id, case)
-
-
-def case_id(value: Any, number: int) -> str:
-    """The id of a row: a string, a whole number read as one, or the row's own number where it gives none."""
-    id = value.get("id") if isinstance(value, dict) else None
-    if type(id) is int or (type(id) is str and id):
-        return str(id)
-    return str(number)
+    for row in read_rows(path, parse_case, limit):
+        yield CaseRow(*row)
 
 
 def parse_case(value: Any, number: int = 1) -> Case:
@@ -91,14 +66,14 @@ def parse_case(value: Any, number: int = 1) -> Case:
     id = get("id")
     if id is not None and type(id) is not int and (type(id) is not str or not id):
         faults.append(Fault(f"id is {seen(id)}; allowed: a non-empty string", field="id"))
-    query = get("query", get("input"))
-    response = get("response", get("output"))
-    topic = get("topic")
-    status = get("status")
+    query, response, topic, status = get("query"), get("response"), get("topic"), get("status")
+    if query is None:
+        query = get("input")  # FactReasoner's names
+    if response is None:
+        response = get("output")
     if not {type(query), type(response), type(topic)} <= _TEXTS:
         check_texts({"query": query, "response": response, "topic": topic}, "", faults)
-    if status not in _STATUSES:
-        check_status(status, "", faults)
+    status = _OK if status is None else check_status(status, "", faults)
     known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph
     contexts = _contexts(value, known, faults)
     atoms = _atoms(value, known, faults)
@@ -106,14 +81,14 @@ def parse_case(value: Any, number: int = 1) -> Case:
     if faults:
         raise InputError(*faults)
     return Case(
-        id=case_id(value, number),
+        id=row_id(value, number),
         query=query,
         response=response,
         topic=topic,
         atoms=atoms,
         contexts=contexts,
         relations=relations,
-        status=_STATUSES[status],
+        status=status,
         extra=extra_of(value, _CASE_KEYS),
     )
 
@@ -203,7 +178,7 @@ def parse_relations(
         if type(source) is not str or type(target) is not str or source not in known or target not in known:
             for end, id in (("source", source), ("target", target)):
                 if type(id) is not str or id not in known:
-                    fault = f"{end} is {seen(id)}; allowed: the id of one of the case's atoms or contexts"
+                    fault = f"{end} is {seen(id)}; allowed: the id of an atom or context"
                     faults.append(Fault(fault, field=f"{key}[{i}].{end}"))
         elif source == target:
             fault = f"source and target are both {seen(source)}; allowed: two different ids"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
 from fcjax.errors import Fault, InputError
 from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, opened, read_whole, split_lines
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,51 @@ def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
             yield from _as_whole(stream, name)
 
 
+@dataclass(frozen=True, slots=True)
+class Row(Generic[Parsed]):
+    """One row of a file: what it describes, or every fault that keeps it from that."""
+
+    number: int  # counted from 1: the line's, or the item's in a list
+    id: str  # the row's id; its number where it has none that can be read
+    value: Parsed | None
+    faults: tuple[Fault, ...] = ()  # empty if and only if there is a value
+    line: int | None = None  # None where the whole file is one JSON text
+
+    @property
+    def error(self) -> InputError:
+        """The faults as the exception that they would be elsewhere."""
+        return InputError(*self.faults)
+
+
+def read_rows(
+    path: Source, parse: Callable[[Any, int], Parsed], limit: int = LINE_LIMIT
+) -> Iterator[tuple[int, str, Parsed | None, tuple[Fault, ...], int | None]]:
+    """The parts of a `Row` for each JSON value of a file; `parse` takes it and its number and raises `InputError`."""
+    name = display_name(path)
+    for item in read_objects(path, limit):
+        faults = item.faults
+        parsed = None
+        if item.value is not None or not faults:
+            try:
+                parsed = parse(item.value, item.number)
+            except InputError as error:
+                told = {fault.field for fault in faults}
+                faults += tuple(fault for fault in error.faults if fault.field not in told)
+        id = row_id(item.value, item.number)
+        if faults:
+            yield item.number, id, None, tuple(item.located(fault, name, id) for fault in faults), item.line
+        else:
+            yield item.number, id, parsed, (), item.line
+
+
+def row_id(value: Any, number: int) -> str:
+    """The id of a row: a string, a whole number read as one, or the row's own number where it gives none."""
+    id = value.get("id") if isinstance(value, dict) else None
+    if type(id) is int or (type(id) is str and id):
+        return str(id)
+    return str(number)
+
+
 def _has_lines(head: bytes) -> bool:
     """Whether a text that begins like this is JSON Lines, and not one JSON text over many lines."""
     first, ended, rest = head.lstrip().partition(b"\n")
@@ -54,7 +101,7 @@ def _has_lines(head: bytes) -> bool:
     return not ended or first.rstrip().endswith(b"}") or rest.lstrip(b"\r\n").startswith(b"{")
 
 
-def _by_lines(stream: io.BufferedReader, name: str, limit: int) -> Iterator[Item]:
+def _by_lines(stream: io.BufferedReader[Any], name: str, limit: int) -> Iterator[Item]:
     empty = True
     for line in split_lines(stream, name, limit):
         empty = False
@@ -67,7 +114,7 @@ def _by_lines(stream: io.BufferedReader, name: str, limit: int) -> Iterator[Item
         raise InputError(Fault("the file has only blank lines; allowed: at least one JSON object", file=name))
 
 
-def _as_whole(stream: io.BufferedReader, name: str) -> Iterator[Item]:
+def _as_whole(stream: io.BufferedReader[Any], name: str) -> Iterator[Item]:
     text = read_whole(stream, name)
     if not text.strip():
         raise InputError(Fault("the file has only blank lines; allowed: at least one JSON object", file=name))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +13,7 @@ import orjson
 
 from fcjax.errors import InputError
 from fcjax.io.files.objects import read_objects
-from fcjax.io.files.streams import LineWriter, Source, read_lines, write_lines
+from fcjax.io.files.streams import LineWriter, Source, display_name, replacing, write_lines
 
 DIGITS = 7
 """Decimals that numbers in results are rounded to (SPEC 7)."""
@@ -39,7 +39,7 @@ def _rounded(value: Any) -> Any:
 
 def read_results(path: Source) -> Iterator[dict[str, Any]]:
     """The results of a complete file, as a stream. Raises `InputError` at the first row that is none."""
-    name = os.fspath(path)
+    name = display_name(path)
     for item in read_objects(path):
         if item.faults:
             raise InputError(*(item.located(fault, name) for fault in item.faults))
@@ -60,26 +60,24 @@ def read_finished(path: Source) -> Iterator[Finished]:
     A last line that was cut short is left out, and so is all that follows a line that is not a JSON object. Hand the
     last `end` to `ResultsWriter` as `keep` and go on after it.
     """
-    work = _working_file(path)
-    if not os.path.isfile(work):
-        if work == Path(path) or not os.path.isfile(path):
+    path, work, end = Path(path), _working_file(path), 0
+    if not work.is_file():
+        if work == path or not path.is_file():
             return
-        end = 0
         for result in read_results(path):  # a complete file in another container than plain lines
             end += len(orjson.dumps(result)) + 1
             yield Finished(result, end)
         return
-    end = 0
     with open(work, "rb") as stream:
         for line in stream:
             try:
-                result = orjson.loads(line) if line.endswith(b"\n") else None
+                value = orjson.loads(line) if line.endswith(b"\n") else None
             except orjson.JSONDecodeError:
-                result = None
-            if not isinstance(result, dict):
+                value = None
+            if not isinstance(value, dict):
                 return
             end += len(line)
-            yield Finished(result, end)
+            yield Finished(value, end)
 
 
 def _working_file(path: Source) -> Path:
@@ -101,11 +99,11 @@ class ResultsWriter:
         """`keep` is the `end` of the last line of `read_finished` that is to stay; what comes after it is dropped."""
         self._path = Path(path)
         self._work = _working_file(path)
-        unpack = keep > 0 and not self._work.exists()
-        kept = [orjson.dumps(f.result) for f in read_finished(path) if f.end <= keep] if unpack else []
-        self._lines = LineWriter(self._work, 0 if unpack else keep)
-        for line in kept:
-            self._lines.write(line)
+        if keep and not self._work.exists():
+            with replacing(self._work) as lines:
+                for finished in takewhile(lambda finished: finished.end <= keep, read_finished(path)):
+                    lines.write(orjson.dumps(finished.result) + b"\n")
+        self._lines = LineWriter(self._work, keep)
 
     def write(self, result: Mapping[str, Any]) -> None:
         """Append one result; it is in the file when this returns."""
@@ -115,8 +113,8 @@ class ResultsWriter:
         """Close the file; a `complete` run's lines go to their final place."""
         self._lines.close()
         if complete and self._work != self._path:
-            lines = (line.text for line in read_lines(self._work)) if self._work.stat().st_size else ()
-            write_lines(self._path, lines)
+            with open(self._work, "rb") as lines:
+                write_lines(self._path, (line.rstrip(b"\n") for line in lines))
             self._work.unlink()
 
     def __enter__(self) -> Self:

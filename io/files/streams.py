@@ -14,8 +14,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fcjax.errors import Fault, InputError, OutputError
 
@@ -54,7 +55,7 @@ def display_name(path: Source) -> str:
 
 
 @contextmanager
-def opened(path: Source) -> Iterator[io.BufferedReader]:
+def opened(path: Source) -> Iterator[io.BufferedReader[Any]]:
     """The decompressed bytes of a file, with a byte order mark already skipped.
 
     Raises `InputError` where the file is missing, unreadable, empty, binary or in another encoding than UTF-8.
@@ -62,8 +63,8 @@ def opened(path: Source) -> Iterator[io.BufferedReader]:
     name = display_name(path)
     with _raw(path, name) as raw:
         zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-        # a plain reader over the raw one, so that a long line costs few calls
-        stream = io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER) if zipped else raw  # type: ignore[type-var]
+        # GzipFile's own buffer is small: a larger one above it makes long lines cheap
+        stream: io.BufferedReader[Any] = io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER) if zipped else raw
         try:
             head = stream.peek(4096)
         except _BROKEN as error:
@@ -77,13 +78,13 @@ def opened(path: Source) -> Iterator[io.BufferedReader]:
 
 
 @contextmanager
-def _raw(path: Source, name: str) -> Iterator[io.BufferedReader]:
+def _raw(path: Source, name: str) -> Iterator[io.BufferedReader[Any]]:
     if os.fspath(path) == "-":
-        stdin = sys.stdin.buffer
-        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)  # type: ignore[type-var]
+        stdin: Any = sys.stdin.buffer
+        yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)
         return
     try:
-        raw = open(path, "rb", buffering=_BUFFER)
+        raw = io.BufferedReader(io.FileIO(path), _BUFFER)
     except FileNotFoundError as error:
         raise InputError(Fault("no such file", file=name)) from error
     except IsADirectoryError as error:
@@ -135,7 +136,7 @@ def read_lines(path: Source, limit: int = LINE_LIMIT) -> Iterator[Line]:
         yield from split_lines(stream, display_name(path), limit)
 
 
-def split_lines(stream: io.BufferedReader, name: str, limit: int = LINE_LIMIT) -> Iterator[Line]:
+def split_lines(stream: io.BufferedReader[Any], name: str, limit: int = LINE_LIMIT) -> Iterator[Line]:
     """`read_lines` of a stream that is open already."""
     number = 0
     while True:
@@ -161,7 +162,7 @@ def split_lines(stream: io.BufferedReader, name: str, limit: int = LINE_LIMIT) -
             yield Line(number, text)
 
 
-def read_whole(stream: io.BufferedReader, name: str, limit: int = WHOLE_LIMIT) -> bytes:
+def read_whole(stream: io.BufferedReader[Any], name: str, limit: int = WHOLE_LIMIT) -> bytes:
     """All that a stream holds. Raises `InputError` where that is more than `limit` bytes, or where it breaks off."""
     try:
         text = stream.read(limit + 1)
@@ -232,28 +233,26 @@ def replacing(path: Source) -> Iterator[BinaryIO]:
             draft.unlink(missing_ok=True)
 
 
-def write_lines(path: Source, lines: Iterable[bytes]) -> int:
+def write_lines(path: Source, lines: Iterable[bytes], *, bare: bool = False) -> int:
     """Write JSON texts, each without line breaks, in the container that the name asks for; returns how many.
 
-    `.json` gives one list, an item a line, or the bare object where there is just one; any other name gives a line
-    each; a further `.gz` compresses. The same lines give the same bytes. Raises `OutputError`.
+    `.json` gives one list, an item a line, or with `bare` the object itself where there is just one; any other name
+    gives a line each; a further `.gz` compresses. The same lines give the same bytes. Raises `OutputError`.
     """
     suffixes = Path(path).suffixes
     zipped = suffixes[-1:] == [".gz"]
     listed = (suffixes[:-1] if zipped else suffixes)[-1:] == [".json"]
+    texts = iter(lines)
+    first, second = next(texts, None), next(texts, None)
+    texts = chain((text for text in (first, second) if text is not None), texts)
+    opening, between, closing = b"", b"\n", b"\n"
+    if listed and not (bare and first is not None and second is None):
+        opening, between, closing = b"[\n", b",\n", b"\n]\n"
     count = 0
     with replacing(path) as raw, _zipped(raw) if zipped else nullcontext(raw) as stream:
-        held = None  # the first item of a list, until it is known whether there are more
-        for count, line in enumerate(lines, 1):
-            if not listed:
-                stream.write(line + b"\n")
-            elif count == 1:
-                held = line
-            else:
-                stream.write((b"[\n" + held if held else b"") + b",\n" + line)
-                held = None
-        if listed:
-            stream.write(held + b"\n" if held else b"\n]\n" if count else b"[]\n")
+        for count, text in enumerate(texts, 1):
+            stream.write((between if count > 1 else opening) + text)
+        stream.write(closing if count else b"[]\n" if listed else b"")
     return count
 
 

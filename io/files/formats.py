@@ -1,0 +1,44 @@
+"""Which of the formats of SPEC 7 a file has, by its name and what it begins with."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from typing import Any, Literal
+
+from fcjax.io.files.objects import read_objects
+from fcjax.io.files.streams import Source, opened
+
+Format = Literal["cases", "problem", "graph", "results", "uai", "evidence"]
+"""Cases; FactReasoner's problems and fact graphs; results; UAI models and evidence."""
+
+_LOOK = 100  # rows that may be unreadable before detection gives up
+
+
+def detect(path: Source) -> Format:
+    """The format of a file; "cases" where nothing tells otherwise. Standard input is taken for cases.
+
+    Raises `InputError` where the file cannot be read.
+    """
+    name = os.fspath(path)
+    if name == "-":
+        return "cases"
+    if name.removesuffix(".gz").endswith(".evid"):
+        return "evidence"
+    with opened(path) as stream:
+        words = stream.peek().split(maxsplit=1)
+    if name.removesuffix(".gz").endswith(".uai") or words[:1] in ([b"MARKOV"], [b"BAYES"]):
+        return "uai"
+    rows = (item.value for item in islice(read_objects(path), _LOOK))
+    return next((_format_of(row) for row in rows if isinstance(row, dict)), "cases")
+
+
+def _format_of(row: dict[str, Any]) -> Format:
+    keys = row.keys()
+    if keys & {"nodes", "edges"}:
+        return "graph"
+    if keys & {"measures", "diagnostics", "fingerprint"}:
+        return "results"
+    if keys & {"input", "output"} and not keys & {"query", "response"}:
+        return "problem"
+    return "cases"
