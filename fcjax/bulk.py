@@ -1,0 +1,318 @@
+"""A stream of cases through the engine, in order, in bounded memory, to be stopped and gone on with at any moment.
+
+Cases go through in chunks that depend on their position alone. While a worker thread has the engine at one chunk,
+this thread reads the next and writes the one before. A finished row is in the file before the next one is begun, and
+its fingerprint says what it was made from: running the same command again keeps the rows that are its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import orjson
+
+from fcjax.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.graph import ATOM_PRIOR, PRESETS, Encoding, FactGraph, Version
+from fcjax.io.files import ResultsWriter, parse_case, read_finished
+from fcjax.io.files.factreasoner import graph_to_case, parse_graph
+from fcjax.io.files.objects import Row as FileRow
+from fcjax.io.files.objects import read_rows
+from fcjax.io.files.streams import Source, display_name
+from fcjax.records import Case, Status
+from fcjax.results import RESULTS_VERSION, Row, case_row, unscored_row
+from fcjax.summary import Summary
+from fcjax.survey import Survey, readable_twice, survey
+
+if TYPE_CHECKING:
+    from fcjax.engine import Effort, Limits
+    from fcjax.posterior import Posterior
+
+CHUNK: Final = 512
+"""Cases that the engine gets at a time."""
+
+_FAULTS_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that changes what a case comes out as, beside the case itself (SPEC 2, 5, 8).
+
+    `encoding` and `context_prior` override the preset's; `k` is the data set's own where it is None; `limits` bounds
+    what inference may spend. Raises `SettingsError`.
+    """
+
+    preset: str = "paper"
+    encoding: Encoding | None = None
+    context_prior: float | None = None
+    atom_prior: float = ATOM_PRIOR
+    version: Version | None = None
+    k: float | None = None
+    effort: Effort = "tight"
+    limits: Limits | None = None
+
+    def __post_init__(self) -> None:
+        self.graph(Case(id="settings"))  # the graph knows what is allowed
+        if self.k is not None and not 1 <= self.k < float("inf"):
+            raise SettingsError(f"k is {self.k!r}; allowed: a number of at least 1")
+
+    def graph(self, case: Case) -> FactGraph:
+        """The graph of a case under these settings. Raises `InputError`."""
+        return FactGraph.from_case(
+            case,
+            preset=self.preset,
+            encoding=self.encoding,
+            context_prior=self.context_prior,
+            atom_prior=self.atom_prior,
+            version=self.version,
+        )
+
+    def resolved(self) -> dict[str, Any]:
+        """The settings with the preset's numbers in their places, as JSON."""
+        named = asdict(self)
+        preset = PRESETS[named.pop("preset")]
+        named["encoding"] = self.encoding or preset.encoding
+        named["context_prior"] = preset.context_prior if self.context_prior is None else self.context_prior
+        return named
+
+
+class Watch(Protocol):
+    """Someone who looks on while a file is scored."""
+
+    def begins(self, found: Survey) -> None:
+        """The first look at the input is done."""
+
+    def row(self, row: Row, kept: bool) -> None:
+        """The next case is finished, or `kept` from an earlier run."""
+
+
+def score(
+    source: Source,
+    out: Source | None = None,
+    settings: Settings | None = None,
+    *,
+    overwrite: bool = False,
+    limit: int | None = None,
+    watch: Watch | None = None,
+) -> Summary:
+    """Score the first `limit` cases of a file; write a row each to `out` (SPEC 7), and sum them up.
+
+    What an earlier run with the same input and settings left in `out` is kept, and the file ends up as if it had never
+    stopped. A case that cannot be scored gets a row that says why. Raises `InputError` where nothing can be read or no
+    case can be scored, `SettingsError`, and `OutputError` where `out` cannot be written, is in use, or holds something
+    else and `overwrite` is not set.
+    """
+    settings = settings or Settings()
+    _refuse_same_file(source, out)
+    with readable_twice(source) as path, ExitStack() as open_things:
+        found = survey(path, limit)
+        settings = replace(settings, k=found.k if settings.k is None else settings.k)
+        prints = _Fingerprints(settings, found)
+        summary = Summary(settings.k or 1)
+        if watch:
+            watch.begins(found)
+        kept, write = 0, None
+        if out is not None:
+            open_things.enter_context(_locked(out))
+            end = 0
+            for row, end in _kept_rows(out, prints, len(found)) if not overwrite and os.fspath(out) != "-" else ():
+                kept += 1
+                summary.add(row)
+                if watch:
+                    watch.row(row, kept=True)
+            write = open_things.enter_context(ResultsWriter(out, end)).write
+        for row in _score_from(path, kept, settings, found, prints):
+            if write:
+                write(row)
+            summary.add(row)
+            if watch:
+                watch.row(row, kept=False)
+        return summary
+
+
+def _score_from(path: str, first: int, settings: Settings, found: Survey, prints: _Fingerprints) -> Iterator[Row]:
+    """The rows from case `first` on. The chunk that it falls in is done as a whole, as in any other run."""
+    if first == len(found):
+        return
+    begin = first - first % CHUNK
+    jobs = (
+        _job(row, settings, found.missing.get(i), prints.of(i))
+        for i, row in enumerate(islice(_read(path, begin, settings), begin, len(found)), begin)
+    )
+    skip = first - begin
+    for row in _through_engine(jobs, settings):
+        if skip:
+            skip -= 1
+        else:
+            yield row
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A case that is ready for the engine."""
+
+    case: Case
+    graph: FactGraph
+    fingerprint: str
+
+
+def _read(path: str, begin: int, settings: Settings) -> Iterator[FileRow[Case | None]]:
+    """The cases of a file, of fact graphs too; the ones before `begin` are not looked at."""
+    i = -1
+
+    def parse(value: Any, number: int) -> Case | None:
+        nonlocal i
+        i += 1
+        if i < begin:
+            return None
+        if isinstance(value, dict) and "nodes" in value:
+            return graph_to_case(parse_graph(value, number), number, atom_prior=settings.atom_prior)
+        return parse_case(value, number)
+
+    return (FileRow(*parts) for parts in read_rows(path, parse))
+
+
+def _job(row: FileRow[Case | None], settings: Settings, lack: str | None, fingerprint: str) -> _Job | Row:
+    """The work that a case is, or its row where there is nothing for the engine to do."""
+    case = row.value
+    if case is None:
+        return unscored_row(row.id, Status.INVALID_INPUT, _reason(row.faults), fingerprint)
+    if case.status.failed:
+        reason = case.extra.get("reason")
+        reason = reason if isinstance(reason, str) and reason else f"the input gives the case the status {case.status}"
+        return unscored_row(case.id, case.status, reason, fingerprint, case.atoms)
+    if lack:
+        return unscored_row(case.id, Status.INVALID_INPUT, lack, fingerprint, case.atoms)
+    if not case.atoms:
+        return unscored_row(case.id, Status.NO_ATOMS, "the response has no atoms", fingerprint)
+    try:
+        return _Job(case, settings.graph(case), fingerprint)
+    except InputError as error:
+        return unscored_row(case.id, Status.INVALID_INPUT, _reason(error.faults), fingerprint, case.atoms)
+
+
+def _reason(faults: tuple[Fault, ...]) -> str:
+    """Faults in one line; without the file's name, so that a row does not depend on where its case is read from."""
+    texts = []
+    for fault in faults[:_FAULTS_SHOWN]:
+        place = f"line {fault.line}: " if fault.line is not None else ""
+        texts.append(place + str(replace(fault, file=None, line=None, case=None)))
+    if len(faults) > _FAULTS_SHOWN:
+        texts.append(f"and {len(faults) - _FAULTS_SHOWN} more (`fcjax validate` lists them all)")
+    return "; ".join(texts)
+
+
+def _through_engine(jobs: Iterator[_Job | Row], settings: Settings) -> Iterator[Row]:
+    """The rows of `jobs`, in order."""
+    from fcjax.engine import infer
+
+    def solve(graphs: list[FactGraph]) -> list[Posterior]:
+        return list(infer(graphs, settings.effort, limits=settings.limits)) if graphs else []
+
+    def rows(chunk: list[_Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
+        posteriors = iter(solved.result())
+        for job in chunk:
+            if isinstance(job, _Job):
+                posterior = next(posteriors)
+                yield case_row(
+                    job.case,
+                    job.graph,
+                    posterior,
+                    k=settings.k or 1,
+                    version=settings.version,
+                    fingerprint=job.fingerprint,
+                )
+            else:
+                yield job
+
+    worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-score")
+    try:
+        before = None
+        while chunk := list(islice(jobs, CHUNK)):
+            solved = worker.submit(solve, [job.graph for job in chunk if isinstance(job, _Job)])
+            if before:
+                yield from rows(*before)
+            before = chunk, solved
+        if before:
+            yield from rows(*before)
+    finally:
+        worker.shutdown(wait=False, cancel_futures=True)  # who stops a run does not want to wait for the engine
+
+
+class _Fingerprints:
+    """What each row of a run is made from: the version of the results, the settings with K, and the case."""
+
+    def __init__(self, settings: Settings, found: Survey):
+        named = {"results": RESULTS_VERSION, **settings.resolved()}
+        self._settings = orjson.dumps(named, option=orjson.OPT_SORT_KEYS)
+        self._found = found
+
+    def of(self, i: int) -> str:
+        """The fingerprint of case `i`, counted from 0."""
+        return hashlib.blake2b(self._settings + self._found.digest(i), digest_size=16).hexdigest()
+
+
+def _kept_rows(out: Source, prints: _Fingerprints, total: int) -> Iterator[tuple[Row, int]]:
+    """The finished rows that an earlier run left in `out`, each with where it ends in the file.
+
+    Raises `OutputError` before the first one where the file holds anything that is not this run's own.
+    """
+    remedy = "name another file, or give --overwrite (overwrite=True) to write over it"
+    name = display_name(out)
+    count = end = 0
+    try:
+        for count, finished in enumerate(read_finished(out), 1):
+            end = finished.end
+            if count > total:
+                raise OutputError(f"{name}: holds more results than the {total:,} cases of this run; {remedy}")
+            if finished.result.get("fingerprint") != prints.of(count - 1):
+                what = "is not a result of this input with these settings"
+                raise OutputError(f"{name}: line {count} {what}; {remedy}")
+    except InputError as error:
+        raise OutputError(f"{name}: is not a file of results; {remedy}") from error
+    if os.path.isfile(out) and Path(out).suffix not in (".gz", ".json"):
+        with open(out, "rb") as stream:
+            stream.seek(end)
+            rest = stream.read(len(_ROW_BEGINS))
+            if not _ROW_BEGINS.startswith(rest) or stream.readline().endswith(b"\n"):
+                raise OutputError(f"{name}: line {count + 1} is not a result; {remedy}")
+    for finished in islice(read_finished(out), count):
+        yield finished.result, finished.end
+
+
+_ROW_BEGINS: Final = b'{"id":'
+
+
+def _refuse_same_file(source: Source, out: Source | None) -> None:
+    if out is None or "-" in (os.fspath(source), os.fspath(out)):
+        return
+    if os.path.isfile(out) and os.path.exists(source) and os.path.samefile(source, out):
+        raise OutputError(f"{display_name(out)}: is the input itself; name another file for the results")
+
+
+@contextmanager
+def _locked(out: Source) -> Iterator[None]:
+    """Hold a lock on `out` against other runs of this user; it ends with the process, however that ends."""
+    if os.fspath(out) == "-" or sys.platform == "win32" or (os.path.exists(out) and not os.path.isfile(out)):
+        yield
+        return
+    import fcntl
+
+    # The lock is not the output itself: that one may be compressed at the end, and replaced.
+    name = hashlib.blake2b(os.path.realpath(out).encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    path = Path(tempfile.gettempdir(), f"fcjax-{os.getuid()}-{name}.lock")
+    with open(path, "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"{display_name(out)}: another run is writing to it; wait for it, or stop it") from None
+        yield
