@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from time import perf_counter
 from typing import Literal, get_args
 
@@ -25,7 +27,7 @@ Effort = Literal["tight", "label", "fast"]
 Backend = Literal["cpu", "xla"]
 Evidence = Mapping[str, bool]
 
-CHUNK = 1024  # graphs that a worker takes at a time, at most
+CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
 RESTARTS = 64  # elimination orders tried for a wide graph, at most
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
 
@@ -58,28 +60,33 @@ def infer(
     evidence: Evidence | Sequence[Evidence | None] | None = None,
     limits: Limits | None = None,
     *,
+    backend: Backend | None = None,
     timings: dict[str, float] | None = None,
 ) -> Posteriors:
     """The posterior of every variable of every graph, one row a graph, in order.
 
     A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
     input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
-    `timings` is filled with the seconds that the stages took, summed over the workers. Raises `SettingsError` for
+    `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla` where
+    that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the workers. Raises `SettingsError` for
     arguments that make no sense.
     """
     if effort not in get_args(Effort):
         raise SettingsError(f"effort is {effort!r}; allowed: {', '.join(map(repr, get_args(Effort)))}")
+    if backend is not None and backend not in get_args(Backend):
+        raise SettingsError(f"backend is {backend!r}; allowed: {', '.join(map(repr, get_args(Backend)))} or None")
     if isinstance(graphs, FactGraph):
         raise SettingsError("graphs is a single FactGraph; allowed: a list of graphs")
     limits = limits or Limits()
     observed = _observed(graphs, evidence)
     readable: list[FactGraph] = [graph if isinstance(graph, FactGraph) else NO_GRAPH for graph in graphs]
-    chunk = max(1, min(CHUNK, -(-len(graphs) // (4 * _workers()))))
+    backend = backend or default_backend()
+    chunk = max(1, min(CHUNK[backend], -(-len(graphs) // (4 * _workers()))))
     solutions: list[Solution] = []
     waiting: deque[Future[Solution]] = deque()
     for start in range(0, len(graphs), chunk):
         part = slice(start, start + chunk)
-        job = (readable[part], graphs[part], observed and observed[part], limits, timings)
+        job = (readable[part], graphs[part], observed and observed[part], limits, backend, timings)
         if len(graphs) <= chunk:
             solutions.append(_solve(*job))
         else:
@@ -138,6 +145,7 @@ def _solve(
     given: Sequence[FactGraph | FcjaxError],
     evidence: Sequence[Evidence | None] | None,
     limits: Limits,
+    backend: Backend,
     timings: dict[str, float] | None,
 ) -> Solution:
     """The posteriors of one chunk of graphs."""
@@ -154,7 +162,7 @@ def _solve(
     weights = layout.weigh(steps, table.node_ptr, reduced)
     clock.mark("pack")
     exact = (steps.width <= limits.exact_width) & (steps.cost <= limits.entries())
-    log_z, p, joint, held = sweep_cpu.sweep(steps, weights, weights.wanted, exact)
+    log_z, p, joint, held = _sweep(backend, steps, weights, exact)
     inconsistent = np.zeros(len(table), bool)
     for g in np.flatnonzero(~held):
         inconsistent[g] = not satisfiable(graphs[g], (evidence and evidence[g]) or {})
@@ -186,6 +194,33 @@ def _solve(
         solution.status[g], solution.method[g] = Status.INVALID_INPUT, None
     clock.mark("back")
     return solution
+
+
+def _sweep(
+    backend: Backend, steps: plan.Steps, weights: layout.Weights, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    if backend == "cpu":
+        return sweep_cpu.sweep(steps, weights, weights.wanted, chosen)
+    from fcjax.kernels import sweep_xla  # loads jax
+
+    return sweep_xla.sweep_planned(steps, weights, chosen)
+
+
+@cache
+def default_backend() -> Backend:
+    """`xla` where JAX finds an accelerator, else `cpu`."""
+    if not (find_spec("jax_plugins") or find_spec("libtpu")):
+        return "cpu"  # without loading jax, which takes a second
+    import jax
+
+    return "cpu" if jax.default_backend() == "cpu" else "xla"
+
+
+def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
+    """Keep JAX's compiled programs on disk, by default in the user's cache folder; for command lines."""
+    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or Path.home() / ".cache" / "fcjax" / "jax"
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(chosen)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def _closed_width(reduced: reduce.Reduced, table: GraphTable) -> np.ndarray:

@@ -64,3 +64,84 @@ def carry_back(steps, node_ptr, reduced, wanted, p, joint):
                     flip = steps.arc_flipped[k]
                     by_edge[e, 1], by_edge[e, 2] = joint[k, 2 if flip else 1], joint[k, 1 if flip else 2]
     return by_variable, by_edge
+
+
+@njit(cache=True, nogil=True)
+def slots(steps, first, last, slot):
+    """A slot of a table of fixed width for each variable of the frontier, in `slot [last - first]`; -1: needs none.
+
+    Returns how many slots there are. A slot is free again after the step of its variable.
+    """
+    free = np.empty(last - first, np.int32)
+    spare, used = 0, 0
+    slot[: last - first] = -1
+    for i in range(last - first):
+        for k in range(steps.arc_ptr[first + i], steps.arc_ptr[first + i + 1]):
+            u = steps.arc_to[k]
+            if steps.arc_opens[k]:
+                if spare > 0:
+                    spare -= 1
+                    slot[u] = free[spare]
+                else:
+                    slot[u] = used
+                    used += 1
+        if slot[i] >= 0:
+            free[spare] = slot[i]
+            spare += 1
+    return used
+
+
+@njit(cache=True, nogil=True)
+def slot_counts(steps):
+    """The number of slots that each planned graph needs, `[G]`."""
+    graphs = len(steps.width)
+    counts = np.zeros(graphs, np.int64)
+    for g in range(graphs):
+        first, last = steps.step_ptr[g], steps.step_ptr[g + 1]
+        counts[g] = slots(steps, first, last, np.empty(last - first, np.int32))
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def fill_tile(steps, weights, graphs, unary, factors, closes):
+    """Lay `graphs` into the first rows of a padded tile: float32 `unary [B, C, 2]`, `factors [B, C, 2, W, 2]`, `closes`.
+
+    Returns the natural logarithm of each row's scale, float64. Expects the tile to hold inert padding.
+    """
+    scale = np.zeros(len(graphs))
+    for row in range(len(graphs)):
+        first, last = steps.step_ptr[graphs[row]], steps.step_ptr[graphs[row] + 1]
+        slot = np.empty(last - first, np.int32)
+        slots(steps, first, last, slot)
+        for i in range(last - first):
+            top = max(weights.unary[first + i, 0], weights.unary[first + i, 1])
+            scale[row] += top
+            closes[row, i] = slot[i]
+            for z in range(2):
+                unary[row, i, z] = math.exp(weights.unary[first + i, z] - top) if top > -math.inf else 0.0
+                if slot[i] >= 0:
+                    factors[row, i, z, slot[i], 1 - z] = 0.0
+            for k in range(steps.arc_ptr[first + i], steps.arc_ptr[first + i + 1]):
+                scale[row] += weights.arc_scale[k]
+                s = slot[steps.arc_to[k]]
+                for z in range(2):
+                    factors[row, i, z, s, 0] = weights.arc[k, 2 * z]
+                    factors[row, i, z, s, 1] = weights.arc[k, 2 * z + 1]
+    return scale
+
+
+@njit(cache=True, nogil=True)
+def empty_tile(steps, weights, graphs, tile_p, tile_joint, p, joint):
+    """Carry a tile's `p [B, C]` and `joint [B, C, 2, W]` back to steps `[C]` and wanted arcs `[A, 4]`."""
+    for row in range(len(graphs)):
+        first, last = steps.step_ptr[graphs[row]], steps.step_ptr[graphs[row] + 1]
+        slot = np.empty(last - first, np.int32)
+        slots(steps, first, last, slot)
+        for i in range(last - first):
+            true = np.float64(tile_p[row, i])
+            p[first + i] = true
+            for k in range(steps.arc_ptr[first + i], steps.arc_ptr[first + i + 1]):
+                if weights.wanted[k]:
+                    s = slot[steps.arc_to[k]]
+                    joint[k, 1], joint[k, 3] = tile_joint[row, i, 0, s], tile_joint[row, i, 1, s]
+                    joint[k, 0], joint[k, 2] = max(0.0, 1.0 - true - joint[k, 1]), max(0.0, true - joint[k, 3])
