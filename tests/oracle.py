@@ -7,6 +7,7 @@ min-fill order (induced width up to 20 or so). Both work on natural logarithms, 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -90,7 +91,7 @@ def enumerate_states(net: Network) -> Answer:
     if log_z == -np.inf:
         return Answer(log_z, dict.fromkeys(net.ids, np.nan))
     mass = np.exp(score - log_z)
-    return Answer(log_z, {name: float(mass[states[:, v] == 1].sum()) for v, name in enumerate(net.ids)})
+    return Answer(log_z, {name: min(1.0, float(mass[states[:, v] == 1].sum())) for v, name in enumerate(net.ids)})
 
 
 def min_fill(net: Network) -> tuple[list[int], int]:
@@ -127,12 +128,17 @@ def min_fill(net: Network) -> tuple[list[int], int]:
         return sum(len(near[v]) - 1 - len(near[v] & near[u]) for u in near[v]) // 2
 
     fill.update((v, missing(v)) for v in range(len(near)) if v not in gone)
+    heap = [(cost, v) for v, cost in fill.items()]
+    heapq.heapify(heap)
     while fill:
-        v = min(fill, key=lambda v: (fill[v], v))
+        cost, v = heapq.heappop(heap)
+        if fill.get(v) != cost:
+            continue  # eliminated, or pushed again at another cost
         around = set(near[v])
         eliminate(v)
         for u in around.union(*(near[u] for u in around)):
             fill[u] = missing(u)
+            heapq.heappush(heap, (fill[u], u))
     return order, width
 
 
