@@ -38,6 +38,7 @@ class Reduced(NamedTuple):
     order: np.ndarray  # [V] int32: the eliminated variables of each graph, in order
     used: np.ndarray  # [V, 3] int32: edges of an eliminated variable to its neighbours, edge between these; -1: none
     eliminated: np.ndarray  # [G] int32: how many variables were eliminated
+    edge_of: np.ndarray  # [E] int32: the edge that each given factor became a part of
     core_edges: np.ndarray  # [G] int32: how many edges the core has
     core_edge: np.ndarray  # [E] int32: the core's edges, from given edge_ptr on
     log_z: np.ndarray  # [G] float64: the log partition function of the parts that were eliminated whole
@@ -98,7 +99,7 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
     used = np.full((nodes, 3), -1, np.int32)
     eliminated = np.zeros(graphs, np.int32)
     core_edges = np.zeros(graphs, np.int32)
-    core_edge = np.empty(factors, np.int32)
+    edge_of, core_edge = np.empty(factors, np.int32), np.empty(factors, np.int32)
     log_z = np.zeros(graphs)
     largest_nodes, largest_space = 0, 0
     for g in range(graphs):
@@ -122,6 +123,7 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
         for f in range(f0, factor_ptr[g + 1]):
             a, b = ends[f, 0], ends[f, 1]
             e = _find(a, b, degree, first, after, t, hd)
+            edge_of[f] = e if e >= 0 else count
             if e < 0:
                 e = count
                 count += 1
@@ -226,7 +228,9 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
                     core_edge[f0 + kept] = e
                     kept += 1
         core_edges[g] = kept
-    return Reduced(edge_ptr, tail, head, table, weight, order, used, eliminated, core_edges, core_edge, log_z)
+    return Reduced(
+        edge_ptr, tail, head, table, weight, order, used, eliminated, edge_of, core_edges, core_edge, log_z
+    )
 
 
 @njit(cache=True, nogil=True)
