@@ -53,6 +53,7 @@ ROOMS = {
     "fcjax.table": GRAPH,
     "fcjax.engine": ENGINE,
     "fcjax.bulk": BULK,
+    "fcjax.survey": BULK,
     "fcjax.cli": DOOR,
     "fcjax": DOOR,  # loads its public names on first use
 }
