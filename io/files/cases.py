@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from fcjax.errors import Fault, InputError
+from fcjax.io.files.fields import TEXTS, check_status, check_texts, extra_of, probability, register, rows_of, shown
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
 from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
@@ -20,11 +21,7 @@ Record = TypeVar("Record")
 
 _OK = Status.OK
 _TYPES: dict[Any, RelationType] = {str(type): type for type in RelationType}
-_STATUSES: dict[Any, Status] = {None: Status.OK, **{str(status): status for status in Status}}
 
-_TEXTS = {str, type(None)}  # what an optional text may be
-_OBJECTS = {dict}
-_NUMBERS = {float, int}  # what a probability may be; bool is a type of its own
 _ATOM_KEYS = frozenset(("id", "text", "original", "label", "contexts", "status"))
 _CONTEXT_KEYS = frozenset(("id", "title", "text", "snippet", "link", "prior", "status"))
 _RELATION_KEYS = frozenset(("source", "target", "type", "probability", "status", "method", "from", "to", "relation"))
@@ -71,7 +68,7 @@ def parse_case(value: Any, number: int = 1) -> Case:
         query = get("input")  # FactReasoner's names
     if response is None:
         response = get("output")
-    if not {type(query), type(response), type(topic)} <= _TEXTS:
+    if not {type(query), type(response), type(topic)} <= TEXTS:
         check_texts({"query": query, "response": response, "topic": topic}, "", faults)
     status = _OK if status is None else check_status(status, "", faults)
     known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph
@@ -106,7 +103,7 @@ def _contexts(value: Mapping[str, Any], known: dict[str, str], faults: list[Faul
         get = row.get
         id, title, text, snippet, link = get("id"), get("title"), get("text"), get("snippet"), get("link")
         prior, status = get("prior"), get("status")
-        register(id, "context", known, "contexts", i, faults)
+        register(row, "context", known, "contexts", i, faults)
         if not (
             (type(title) is str or title is None)
             and (type(text) is str or text is None)
@@ -115,7 +112,7 @@ def _contexts(value: Mapping[str, Any], known: dict[str, str], faults: list[Faul
         ):
             check_texts({"title": title, "text": text, "snippet": snippet, "link": link}, f"contexts[{i}].", faults)
         if prior is not None:
-            prior = probability(prior, "prior", f"contexts[{i}].", faults, ", or null")
+            prior = probability(row, "prior", f"contexts[{i}].", faults, ", or null")
         if status is not None:
             status = check_status(status, f"contexts[{i}].", faults)
         records.append(_context(id, title, text, snippet, link, prior, status or _OK, extra_of(row, _CONTEXT_KEYS)))
@@ -131,11 +128,11 @@ def _atoms(value: Mapping[str, Any], known: dict[str, str], faults: list[Fault])
         get = row.get
         id, text, original, label = get("id"), get("text"), get("original"), get("label")
         contexts, status = get("contexts"), get("status")
-        register(id, "atom", known, "atoms", i, faults)
+        register(row, "atom", known, "atoms", i, faults)
         if type(text) is not str or not text or text.isspace():
-            seen_text = shown(row, "text")
-            faults.append(Fault(f"text is {seen_text}; allowed: a non-empty string", field=f"atoms[{i}].text"))
-        if not {type(original), type(label)} <= _TEXTS:
+            fault = f"text is {shown(row, 'text')}; allowed: a non-empty string"
+            faults.append(Fault(fault, field=f"atoms[{i}].text"))
+        if not {type(original), type(label)} <= TEXTS:
             check_texts({"original": original, "label": label}, f"atoms[{i}].", faults)
         elif label is not None and label.upper() in ("S", "NS"):
             label = label.upper()
@@ -176,9 +173,9 @@ def parse_relations(
         source, target = get("source", get("from")), get("target", get("to"))
         name, p, status, method = get("type", get("relation")), get("probability"), get("status"), get("method")
         if type(source) is not str or type(target) is not str or source not in known or target not in known:
-            for end, id in (("source", source), ("target", target)):
+            for end, other, id in (("source", "from", source), ("target", "to", target)):
                 if type(id) is not str or id not in known:
-                    fault = f"{end} is {seen(id)}; allowed: the id of an atom or context"
+                    fault = f"{end} is {shown(row, end, other)}; allowed: the id of an atom or context"
                     faults.append(Fault(fault, field=f"{key}[{i}].{end}"))
         elif source == target:
             fault = f"source and target are both {seen(source)}; allowed: two different ids"
@@ -186,82 +183,23 @@ def parse_relations(
         status = _OK if status is None else check_status(status, f"{key}[{i}].", faults)
         kind_of = _TYPES.get(name) if type(name) is str else None
         if kind_of is None and not (name is None and status.failed):
-            kind_of = _relation_type(name, f"{key}[{i}].", faults)
+            kind_of = _relation_type(row, name, f"{key}[{i}].", faults)
         if type(p) is float and 0.0 <= p <= 1.0:
             pass
         elif p is not None or not status.failed:
-            p = probability(p, "probability", f"{key}[{i}].", faults, ", or null beside the status of a failure")
-        if type(method) not in _TEXTS:
+            p = probability(row, "probability", f"{key}[{i}].", faults, ", or null beside the status of a failure")
+        if type(method) not in TEXTS:
             check_texts({"method": method}, f"{key}[{i}].", faults)
         records.append(_relation(source, target, kind_of, p, status, method, extra_of(row, _RELATION_KEYS)))
     return tuple(records)
 
 
-def _relation_type(name: Any, place: str, faults: list[Fault]) -> RelationType:
+def _relation_type(row: Mapping[str, Any], name: Any, place: str, faults: list[Fault]) -> RelationType:
     known = _TYPES.get(name.strip().lower()) if type(name) is str else None
     if known is None:
         allowed = ", ".join(map(seen, _TYPES))
-        faults.append(Fault(f"type is {seen(name)}; allowed: {allowed}", field=f"{place}type"))
+        faults.append(Fault(f"type is {shown(row, 'type', 'relation')}; allowed: {allowed}", field=f"{place}type"))
     return known or RelationType.NEUTRAL
-
-
-def rows_of(value: Mapping[str, Any], key: str, faults: list[Fault]) -> Iterable[tuple[int, dict[str, Any]]] | None:
-    """The objects of one of a row's lists with their indices; None where the key is missing or null."""
-    rows = value.get(key)
-    if rows is None:
-        return None
-    if type(rows) is not list:
-        faults.append(Fault(f"{key} is {kind(rows)}; allowed: a list of objects, or null", field=key))
-        return None
-    if set(map(type, rows)) <= _OBJECTS:
-        return enumerate(rows)
-    for i, row in enumerate(rows):
-        if type(row) is not dict:
-            faults.append(Fault(f"the entry is {kind(row)}; allowed: a JSON object", field=f"{key}[{i}]"))
-    return ((i, row) for i, row in enumerate(rows) if type(row) is dict)
-
-
-def register(id: Any, what: str, known: dict[str, str], key: str, i: int, faults: list[Fault]) -> None:
-    """Enter a variable's id among those that relations may name."""
-    if type(id) is not str or not id:
-        faults.append(Fault(f"id is {seen(id)}; allowed: a non-empty string", field=f"{key}[{i}].id"))
-    elif id in known:
-        fault = f"id is {seen(id)}, which another {known[id]} has; allowed: an id that occurs once"
-        faults.append(Fault(fault, field=f"{key}[{i}].id"))
-    else:
-        known[id] = what
-
-
-def check_texts(texts: Mapping[str, Any], place: str, faults: list[Fault]) -> None:
-    for key, text in texts.items():
-        if type(text) not in _TEXTS:
-            faults.append(Fault(f"{key} is {seen(text)}; allowed: a string, or null", field=place + key))
-
-
-def check_status(name: Any, place: str, faults: list[Fault]) -> Status:
-    status = _STATUSES.get(name) if type(name) is str else None
-    if status is None:
-        allowed = ", ".join(seen(str(status)) for status in Status)
-        faults.append(Fault(f"status is {seen(name)}; allowed: {allowed}", field=f"{place}status"))
-    return status or _OK
-
-
-def probability(value: Any, key: str, place: str, faults: list[Fault], more: str = "") -> float | None:
-    """A real number from 0 to 1, as a float: no string, no truth value, no NaN."""
-    if type(value) in _NUMBERS and 0.0 <= value <= 1.0:
-        return float(value)
-    faults.append(Fault(f"{key} is {seen(value)}; allowed: a number from 0 to 1{more}", field=place + key))
-    return None
-
-
-def shown(row: Mapping[str, Any], key: str) -> str:
-    """What a row has under a key, as messages quote it."""
-    return seen(row[key]) if key in row else "missing"
-
-
-def extra_of(row: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """The part of a row that no field takes."""
-    return {} if row.keys() <= known else {key: value for key, value in row.items() if key not in known}
 
 
 def _maker(record: type[Record]) -> Callable[..., Record]:

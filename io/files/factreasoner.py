@@ -12,16 +12,8 @@ from typing import Any
 import orjson
 
 from fcjax.errors import Fault, InputError
-from fcjax.io.files.cases import (
-    case_to_dict,
-    extra_of,
-    parse_relations,
-    probability,
-    register,
-    relation_to_dict,
-    rows_of,
-    shown,
-)
+from fcjax.io.files.cases import case_to_dict, parse_relations, relation_to_dict
+from fcjax.io.files.fields import extra_of, probability, register, rows_of, shown
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
 from fcjax.records import Atom, Case, Context, Relation, RelationType
@@ -94,10 +86,10 @@ def parse_graph(value: Any, number: int = 1) -> Graph:
         if what not in ("atom", "context"):
             fault = f'type is {shown(row, "type")}; allowed: "atom", "context"'
             faults.append(Fault(fault, field=f"nodes[{i}].type"))
-        register(row.get("id"), what or "node", known, "nodes", i, faults)
+        register(row, what or "node", known, "nodes", i, faults)
         prior = row.get("probability")
         if prior is not None:
-            prior = probability(prior, "probability", f"nodes[{i}].", faults, ", or null")
+            prior = probability(row, "probability", f"nodes[{i}].", faults, ", or null")
         nodes.append({**row, "type": what, "probability": prior})
     edges = parse_relations(value, "edges", known, faults)
     if faults:

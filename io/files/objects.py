@@ -120,7 +120,7 @@ def _as_whole(stream: io.BufferedReader[Any], name: str) -> Iterator[Item]:
         raise InputError(Fault("the file has only blank lines; allowed: at least one JSON object", file=name))
     value, faults = decode(text)
     del text
-    if value is None:
+    if value is None and faults:
         raise InputError(*(Fault(fault.message, name, fault.line) for fault in faults))
     if not isinstance(value, list):
         yield Item(1, value, faults)

@@ -63,8 +63,7 @@ def opened(path: Source) -> Iterator[io.BufferedReader[Any]]:
     name = display_name(path)
     with _raw(path, name) as raw:
         zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-        # GzipFile's own buffer is small: a larger one above it makes long lines cheap
-        stream: io.BufferedReader[Any] = io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER) if zipped else raw
+        stream: io.BufferedReader[Any] = io.BufferedReader(_Unzipped(raw), _BUFFER) if zipped else raw
         try:
             head = stream.peek(4096)
         except _BROKEN as error:
@@ -75,6 +74,21 @@ def opened(path: Source) -> Iterator[io.BufferedReader[Any]]:
         if head.startswith(_UTF8_BOM):
             stream.read(len(_UTF8_BOM))
         yield stream
+
+
+class _Unzipped(io.RawIOBase):
+    """Gzip data as they are decompressed: unlike `GzipFile`, it hands out all that stands before a break."""
+
+    def __init__(self, raw: io.BufferedReader[Any]):
+        self._file = gzip.GzipFile(fileobj=raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 @contextmanager

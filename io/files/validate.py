@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from fcjax.errors import Fault, InputError
-from fcjax.io.files.cases import check_status, probability, read_cases, rows_of, shown
+from fcjax.io.files.cases import read_cases
 from fcjax.io.files.factreasoner import read_graphs
+from fcjax.io.files.fields import check_status, probability, rows_of, shown
 from fcjax.io.files.formats import Format, detect
 from fcjax.io.files.objects import Row, kind, read_rows, seen
 from fcjax.io.files.streams import Source, display_name
@@ -104,7 +105,7 @@ def _check_posterior(row: dict[str, Any], place: str, faults: list[Fault]) -> No
     if type(row.get("id")) is not str:
         faults.append(Fault(f"id is {shown(row, 'id')}; allowed: a string", field=f"{place}id"))
     ends = {
-        key: probability(row[key], key, place, faults, ", or null")
+        key: probability(row, key, place, faults, ", or null")
         for key in ("lower", "p", "upper")
         if row.get(key) is not None
     }

@@ -1,0 +1,83 @@
+"""The fields of a JSON object, checked: each function adds the faults that it finds to a list and goes on.
+
+`place` is the path of the object, ending in a dot, or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fcjax.errors import Fault
+from fcjax.io.files.objects import kind, seen
+from fcjax.records import Status
+
+TEXTS = {str, type(None)}
+"""The types that an optional text may have."""
+
+_OBJECTS = {dict}
+_NUMBERS = {float, int}  # bool is a type of its own
+_STATUSES = {str(status): status for status in Status}
+
+
+def rows_of(value: Mapping[str, Any], key: str, faults: list[Fault]) -> Iterable[tuple[int, dict[str, Any]]] | None:
+    """The objects of one of a row's lists with their indices; None where the key is missing or null."""
+    rows = value.get(key)
+    if rows is None:
+        return None
+    if type(rows) is not list:
+        faults.append(Fault(f"{key} is {kind(rows)}; allowed: a list of objects, or null", field=key))
+        return None
+    if set(map(type, rows)) <= _OBJECTS:
+        return enumerate(rows)
+    for i, row in enumerate(rows):
+        if type(row) is not dict:
+            faults.append(Fault(f"the entry is {kind(row)}; allowed: a JSON object", field=f"{key}[{i}]"))
+    return ((i, row) for i, row in enumerate(rows) if type(row) is dict)
+
+
+def register(row: Mapping[str, Any], what: str, known: dict[str, str], key: str, i: int, faults: list[Fault]) -> None:
+    """Enter a variable's id among those that relations may name."""
+    id = row.get("id")
+    if type(id) is not str or not id:
+        faults.append(Fault(f"id is {shown(row, 'id')}; allowed: a non-empty string", field=f"{key}[{i}].id"))
+    elif id in known:
+        fault = f"id is {seen(id)}, which another {known[id]} has; allowed: an id that occurs once"
+        faults.append(Fault(fault, field=f"{key}[{i}].id"))
+    else:
+        known[id] = what
+
+
+def check_texts(texts: Mapping[str, Any], place: str, faults: list[Fault]) -> None:
+    """Each of `texts`, by key, is to be a string or None."""
+    for key, text in texts.items():
+        if type(text) not in TEXTS:
+            faults.append(Fault(f"{key} is {seen(text)}; allowed: a string, or null", field=place + key))
+
+
+def check_status(name: Any, place: str, faults: list[Fault]) -> Status:
+    """The status that a row names (SPEC 3)."""
+    status = _STATUSES.get(name) if type(name) is str else None
+    if status is None:
+        allowed = ", ".join(seen(str(status)) for status in Status)
+        faults.append(Fault(f"status is {seen(name)}; allowed: {allowed}", field=f"{place}status"))
+    return status or Status.OK
+
+
+def probability(row: Mapping[str, Any], key: str, place: str, faults: list[Fault], more: str = "") -> float | None:
+    """A real number from 0 to 1, as a float: no string, no truth value, no NaN."""
+    value: Any = row.get(key)
+    if type(value) in _NUMBERS and 0.0 <= value <= 1.0:
+        return float(value)
+    faults.append(Fault(f"{key} is {shown(row, key)}; allowed: a number from 0 to 1{more}", field=place + key))
+    return None
+
+
+def shown(row: Mapping[str, Any], *keys: str) -> str:
+    """What a row has under the first of some keys that it has, as messages quote it."""
+    return next((seen(row[key]) for key in keys if key in row), "missing")
+
+
+def extra_of(row: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """The part of a row that no field takes."""
+    return {} if row.keys() <= known else {key: value for key, value in row.items() if key not in known}
