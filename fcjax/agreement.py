@@ -85,7 +85,7 @@ def agreement(sums: Float[np.ndarray, "... D"]) -> dict[str, Float[np.ndarray, "
 
 
 def extremes(sums: Float[np.ndarray, " D"]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The worst and the best that `agreement` could still become if the failed atoms had posteriors, as outer bounds."""
+    """The worst and the best of `agreement` that the failed atoms could still make of it, as outer bounds."""
     found = sums[_TABLE].reshape(2, 3)
     lost = sums[_FAILED]
     wrong, right = found.copy(), found.copy()

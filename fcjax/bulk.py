@@ -8,10 +8,11 @@ its fingerprint says what it was made from: running the same command again keeps
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,18 +24,28 @@ import orjson
 
 from fcjax.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.graph import ATOM_PRIOR, PRESETS, Encoding, FactGraph, Version
-from fcjax.io.files import ResultsWriter, parse_case, read_finished
-from fcjax.io.files.factreasoner import graph_to_case, parse_graph
+from fcjax.io.files import (
+    Format,
+    ResultsWriter,
+    graph_to_case,
+    parse_case,
+    parse_graph,
+    read_cases,
+    read_finished,
+    read_graphs,
+    read_uai,
+)
 from fcjax.io.files.objects import Row as FileRow
 from fcjax.io.files.objects import read_rows
 from fcjax.io.files.streams import Source, display_name
+from fcjax.measures import K
 from fcjax.records import Case, Status
 from fcjax.results import RESULTS_VERSION, Row, case_row, unscored_row
 from fcjax.summary import Summary
 from fcjax.survey import Survey, readable_twice, survey
 
 if TYPE_CHECKING:
-    from fcjax.engine import Effort, Limits
+    from fcjax.engine import Backend, Effort, Limits
     from fcjax.posterior import Posterior
 
 CHUNK: Final = 512
@@ -47,8 +58,8 @@ _FAULTS_SHOWN: Final = 3
 class Settings:
     """All that changes what a case comes out as, beside the case itself (SPEC 2, 5, 8).
 
-    `encoding` and `context_prior` override the preset's; `k` is the data set's own where it is None; `limits` bounds
-    what inference may spend. Raises `SettingsError`.
+    `encoding` and `context_prior` override the preset's; `k` is the data set's own where it is None; `effort`,
+    `limits` and `backend` go to `infer`. Raises `SettingsError`.
     """
 
     preset: str = "paper"
@@ -56,14 +67,15 @@ class Settings:
     context_prior: float | None = None
     atom_prior: float = ATOM_PRIOR
     version: Version | None = None
-    k: float | None = None
+    k: K | None = None
     effort: Effort = "tight"
     limits: Limits | None = None
+    backend: Backend | None = None
 
     def __post_init__(self) -> None:
         self.graph(Case(id="settings"))  # the graph knows what is allowed
-        if self.k is not None and not 1 <= self.k < float("inf"):
-            raise SettingsError(f"k is {self.k!r}; allowed: a number of at least 1")
+        if self.k not in (None, "release") and not 1 <= self.k < math.inf:
+            raise SettingsError(f"k is {self.k!r}; allowed: a number of at least 1, or 'release'")
 
     def graph(self, case: Case) -> FactGraph:
         """The graph of a case under these settings. Raises `InputError`."""
@@ -124,7 +136,8 @@ def score(
         if out is not None:
             open_things.enter_context(_locked(out))
             end = 0
-            for row, end in _kept_rows(out, prints, len(found)) if not overwrite and os.fspath(out) != "-" else ():
+            earlier = () if overwrite or os.fspath(out) == "-" else _kept_rows(out, prints, len(found))
+            for row, end in earlier:  # noqa: B007, where the last one ends is where the work goes on
                 kept += 1
                 summary.add(row)
                 if watch:
@@ -216,7 +229,9 @@ def _through_engine(jobs: Iterator[_Job | Row], settings: Settings) -> Iterator[
     from fcjax.engine import infer
 
     def solve(graphs: list[FactGraph]) -> list[Posterior]:
-        return list(infer(graphs, settings.effort, limits=settings.limits)) if graphs else []
+        if not graphs:
+            return []
+        return list(infer(graphs, settings.effort, limits=settings.limits, backend=settings.backend))
 
     def rows(chunk: list[_Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
         posteriors = iter(solved.result())
@@ -290,6 +305,31 @@ def _kept_rows(out: Source, prints: _Fingerprints, total: int) -> Iterator[tuple
 
 
 _ROW_BEGINS: Final = b'{"id":'
+
+
+def one_graph(source: Source, format: Format, settings: Settings, case_id: str | None = None) -> FactGraph:
+    """The graph of the one case, fact graph or UAI model that a file holds, or of the case that is named.
+
+    Raises `InputError` where there is no such one, or more than one, and `SettingsError` for other formats.
+    """
+    if format == "uai":
+        return FactGraph.from_model(read_uai(source))
+    if format not in ("cases", "problem", "graph"):
+        raise SettingsError(f"{display_name(source)}: {format} make no graph; allowed: cases, problem, graph, uai")
+    rows: Iterator[FileRow[Any]] = read_graphs(source) if format == "graph" else read_cases(source)
+    named = (row for row in rows if case_id in (None, row.id))
+    row, other = next(named, None), next(named, None)
+    if row is None or other is not None:
+        seen = "no case" if row is None else "several cases"
+        having = "" if case_id is None else f" with the id {case_id!r}"
+        fault = f"the file has {seen}{having}; allowed: one (an id chooses it: --case ID)"
+        raise InputError(Fault(fault, file=display_name(source)))
+    if row.value is None:
+        raise row.error
+    if format != "graph":
+        return settings.graph(row.value)
+    choice = settings.resolved()
+    return FactGraph.from_dict(row.value, **{key: choice[key] for key in ("encoding", "context_prior", "atom_prior")})
 
 
 def _refuse_same_file(source: Source, out: Source | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from fcjax.records import Label
 
@@ -48,6 +48,15 @@ def relative_gain(corrected: float, response: float) -> float:
     return 2.0 * (corrected - response) / total if total else 0.0
 
 
+K = float | Literal["release"]
+"""A data set's K, or the release's own choice, which follows each response's number of atoms."""
+
+
+def k_of(k: K, n: int) -> float:
+    """The K that a response of `n` atoms is measured by; the release's is max(n // 2, 1)."""
+    return max(n // 2, 1) if k == "release" else k
+
+
 def median_k(counts: Iterable[int]) -> float:
     """K of a data set: the median of its numbers of atoms, at least 1 (SPEC 5); a half is possible."""
     ordered = sorted(counts)
@@ -55,11 +64,6 @@ def median_k(counts: Iterable[int]) -> float:
         return 1.0
     middle = len(ordered) // 2
     return max(ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0, 1.0)
-
-
-def release_k(n: int) -> int:
-    """The K that the FactReasoner release gives a response of `n` atoms."""
-    return max(n // 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,9 @@ class Tally:
         )
 
 
-def case_measures(tally: Tally, k: float) -> dict[str, float] | None:
+def case_measures(tally: Tally, k: K) -> dict[str, float] | None:
     """The measures of one response by name (SPEC 5, 7), or None where it has no atoms."""
+    k = k_of(k, tally.n)
     pr, f1 = precision(tally.supported, tally.n), f1_at_k(tally.supported, tally.n, k)
     if pr is None or f1 is None:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from fcjax.agreement import HUMAN
-from fcjax.measures import Tally, case_measures, precision
+from fcjax.measures import K, Tally, case_measures, precision
 from fcjax.records import Atom, Case, Label, Relation, RelationType, Status
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ STRONGEST: Final = 3
 """How many relations for an atom, and how many against it, its row names."""
 
 Row = dict[str, Any]
+Values = tuple[dict[str, float], dict[str, float], dict[str, float], dict[str, bool]]
+"""`p`, `lower`, `upper` and `certain` of a posterior, by id."""
 
 
 def unscored_row(
@@ -37,9 +39,7 @@ def unscored_row(
     return _row(id, status, reason, rows, None, {}, fingerprint)
 
 
-def case_row(
-    case: Case, graph: FactGraph, posterior: Posterior, *, k: float, version: str | None, fingerprint: str
-) -> Row:
+def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, version: str | None, fingerprint: str) -> Row:
     """The row of a case that the engine has seen.
 
     A failed atom has no `p` and no label, leaves n, and is never `unverified`; the best and worst precision that the
@@ -52,6 +52,7 @@ def case_row(
     failed = _failed_relations(case, graph.aliases, version)
     statuses = _atom_statuses(case, graph.aliases, touching, failed)
 
+    values = posterior.p, posterior.lower, posterior.upper, posterior.certain  # each is made anew when asked for
     rows: list[Row] = []
     counted: list[tuple[float, Label, bool]] = []
     lost: Counter[Status] = Counter()
@@ -59,7 +60,7 @@ def case_row(
         kept = graph.aliases.get(atom.id, atom.id)
         relations = touching.get(kept, [])
         status = posterior.status if posterior.status.failed else statuses[kept]
-        row = _atom_row(atom, posterior, status, relations)
+        row = _atom_row(atom, values, status, relations)
         if kept != atom.id:
             row["duplicate_of"] = kept
         elif status.failed:
@@ -89,6 +90,24 @@ def case_row(
     return _row(case.id, status, reason, rows, measures, _diagnostics(case, graph, posterior), fingerprint)
 
 
+def model_answer(graph: FactGraph, posterior: Posterior) -> Row:
+    """What is known of a bare model after inference: evidence, status, and the marginals of its variables."""
+    answer: Row = {"status": str(posterior.status), "reason": posterior.reason}
+    answer["evidence"] = {name: bool(state) for name, state in graph.evidence.items()}
+    if posterior.status.failed:
+        return answer | {"method": None, "width": posterior.width, "log_z": None, "marginals": None}
+    p, lower, upper = posterior.p, posterior.lower, posterior.upper
+    return answer | {
+        "method": posterior.method,
+        "width": posterior.width,
+        "log_z": rounded(posterior.log_z),
+        "marginals": [
+            {"name": name, "p": rounded(p[name]), "lower": rounded_down(lower[name]), "upper": rounded_up(upper[name])}
+            for name in graph.ids
+        ],
+    }
+
+
 def _row(
     id: str | None,
     status: Status,
@@ -109,15 +128,14 @@ def _row(
     }
 
 
-def _atom_row(atom: Atom, posterior: Posterior | None, status: Status, relations: list[Relation]) -> Row:
+def _atom_row(atom: Atom, values: Values | None, status: Status, relations: list[Relation]) -> Row:
     row: Row = {"id": atom.id, "p": None, "lower": None, "upper": None, "label": None, "certain": None}
-    if posterior is not None and not status.failed:
-        p = rounded(posterior.p[atom.id])
-        row["p"] = p
-        row["lower"] = _rounded_down(posterior.lower[atom.id])
-        row["upper"] = -_rounded_down(-posterior.upper[atom.id])
-        row["label"] = str(Label.of(p))
-        row["certain"] = bool(posterior.certain[atom.id])
+    if values is not None and not status.failed:
+        p, lower, upper, certain = (by_id[atom.id] for by_id in values)
+        row["p"] = rounded(p)
+        row["lower"], row["upper"] = rounded_down(lower), rounded_up(upper)
+        row["label"] = str(Label.of(row["p"]))
+        row["certain"] = certain
     row["status"] = str(status)
     row["evidence"] = _strongest(relations)
     if atom.label in HUMAN:
@@ -180,7 +198,9 @@ def _atom_statuses(
     statuses = {}
     for kept, atoms in copies.items():
         own = next((atom.status for atom in atoms if not atom.status.failed), atoms[0].status)
-        contexts = None if any(atom.contexts is None for atom in atoms) else {c for atom in atoms for c in atom.contexts}  # type: ignore[union-attr]
+        contexts = (
+            None if any(atom.contexts is None for atom in atoms) else {c for atom in atoms for c in atom.contexts}
+        )  # type: ignore[union-attr]
         if own.failed:
             statuses[kept] = own
         elif kept in touching:
@@ -216,7 +236,12 @@ def rounded(value: float) -> float:
     return round(float(value), DIGITS) + 0.0
 
 
-def _rounded_down(value: float) -> float:
+def rounded_down(value: float) -> float:
     """The next number of 7 digits at or below `value`, so that an interval stays outside of what it encloses."""
     nearest = rounded(value)
     return nearest if nearest <= value + 1e-12 else rounded(nearest - 10.0**-DIGITS)
+
+
+def rounded_up(value: float) -> float:
+    """The next number of 7 digits at or above `value`."""
+    return 0.0 - rounded_down(-value)

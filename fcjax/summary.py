@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fcjax import agreement
-from fcjax.measures import Tally, case_measures
+from fcjax.measures import K, Tally, case_measures, k_of
 from fcjax.records import Label, Status
 from fcjax.results import Row, rounded
 
@@ -63,7 +63,7 @@ def has_failed(status: str) -> bool:
 class Summary:
     """The summary of the rows that were added to it; `k` is the K of the data set."""
 
-    def __init__(self, k: float = 1) -> None:
+    def __init__(self, k: K = 1) -> None:
         self.k = k
         self.statuses: Counter[str] = Counter()
         self._columns = array("d")
@@ -122,7 +122,7 @@ class Summary:
         return summary
 
 
-def _columns(row: Row, k: float) -> list[float]:
+def _columns(row: Row, k: K) -> list[float]:
     """The columns of one case."""
     atoms = [atom for atom in row["atoms"] if "duplicate_of" not in atom]
     judged, unjudged = [], []
@@ -151,7 +151,7 @@ def _columns(row: Row, k: float) -> list[float]:
         worst, best = _means(Tally().worst(len(atoms)), k), _means(Tally().best(len(atoms)), k)
         return [*nothing, *worst, *best, 0.0, 1.0, 0.0, *counts, 0.0, *labels]
     # How many atoms it has is not known: any share is possible, and a sum over atoms may be as large as it likes.
-    worst, best = _means(Tally().worst(1), k), _means(Tally().best(math.ceil(k)), k)
+    worst, best = _means(Tally().worst(1), k), _means(Tally().best(math.ceil(k_of(k, 2))), k)
     return [*nothing, *worst, *best, 0.0, 1.0, 1.0, *counts, 0.0, *labels]
 
 
@@ -168,7 +168,7 @@ def _tally(measures: dict[str, Any]) -> Tally:
     )
 
 
-def _means(tally: Tally, k: float) -> list[float]:
+def _means(tally: Tally, k: K) -> list[float]:
     found = case_measures(tally, k)
     assert found is not None  # every tally here has atoms
     return [found[name] for name in MEANS]

@@ -86,7 +86,9 @@ def missing_stage(value: dict[str, Any]) -> str | None:
         return "the case has atoms and contexts but no `relations`, so a stage is missing: run `fcjax relate` first"
     if all(isinstance(atom, dict) and atom.get("contexts") == [] for atom in atoms):
         return None
-    return "the case has atoms but no `contexts` and no `relations`, so stages are missing: run `fcjax critique` instead"
+    return (
+        "the case has atoms but no `contexts` and no `relations`, so stages are missing: run `fcjax critique` instead"
+    )
 
 
 def _digest(item: Item) -> bytes:

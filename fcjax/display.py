@@ -1,0 +1,216 @@
+"""What a person sees of a run: progress while it lasts, tables at the end. Loaded only where something is drawn."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from fcjax.records import EPS
+from fcjax.results import Row
+from fcjax.summary import has_failed
+
+SHOWN: Final = 25
+"""Cases in the table at the end; of more, the worst ones."""
+
+_NAME_WIDTH: Final = 40
+_REASONS: Final = 5  # failed cases whose reason is shown
+_TITLES: Final = {
+    "precision": "precision Pr",
+    "recall_at_k": "recall R@K",
+    "f1_at_k": "F1@K",
+    "e_measure": "entropy measure E",
+    "verifiability_share": "verifiable share V/n",
+    "accuracy": "accuracy",
+    "f1_supported": "F1 of S (supported)",
+    "f1_refuted": "F1 of NS",
+    "mae_precision": "MAE of Pr",
+    "brier": "Brier score",
+    "ece": "calibration error",
+}
+_STYLES: Final = {"supported": "green", "refuted": "red", "unverified": "yellow"}
+
+
+def plain(text: str, width: int = _NAME_WIDTH) -> Text:
+    """Text from a file for one cell: no markup, no control characters, cut to `width`."""
+    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[: width + 1])
+    return Text(shown if len(shown) <= width else shown[: width - 1] + "\N{HORIZONTAL ELLIPSIS}")
+
+
+class Bar:
+    """A progress bar on standard error with the rate and the time left; nothing where that is no terminal."""
+
+    def __init__(self, total: int, wanted: bool = True):
+        self._total = total
+        self._done = self._kept = 0
+        self._start = self._shown = time.monotonic()
+        self._progress: Progress | None = None
+        console = Console(stderr=True)
+        if wanted and console.is_terminal:
+            columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+            self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
+            self._task: TaskID = self._progress.add_task("", total=total, pace="")
+            self._progress.start()
+
+    def advance(self, kept: bool) -> None:
+        """One case more is done; one that was `kept` says nothing about the rate."""
+        self._done += 1
+        self._kept += kept
+        now = time.monotonic()
+        if kept:
+            self._start = now
+        if self._progress and (now - self._shown > 0.1 or self._done == self._total):
+            self._shown = now
+            rate = (self._done - self._kept) / max(now - self._start, 1e-9)
+            left = (self._total - self._done) / rate if rate else 0.0
+            pace = "" if kept else f"{rate:,.{0 if rate >= 10 else 1}f} cases/s, {_clock(left)} left"
+            self._progress.update(self._task, completed=self._done, pace=pace)
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._progress:
+            self._progress.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class Worst:
+    """The rows that the table at the end shows: all of a few, else the `SHOWN` worst ones."""
+
+    def __init__(self) -> None:
+        self._lines: list[tuple[tuple[float, float, int], Row]] = []
+        self.count = 0
+
+    def add(self, row: Row) -> None:
+        measures = row["measures"]
+        rank = (
+            (-1.0, 0.0)
+            if has_failed(row["status"])
+            else (1.0, 0.0)
+            if measures is None
+            else (0.0, measures["precision"])
+        )
+        self._lines.append(((*rank, self.count), row | {"atoms": None}))
+        self.count += 1
+        if len(self._lines) > 8 * SHOWN:
+            self._lines.sort(key=lambda line: line[0])
+            del self._lines[SHOWN:]
+
+    def table(self) -> RenderableType:
+        """One line a case: what was counted, and what it came to; then why cases have failed."""
+        few = self.count <= SHOWN
+        title = "Cases" if few else f"The {SHOWN} worst of {self.count:,} cases"
+        table = _table(title)
+        table.add_column("case", overflow="fold")
+        for name in ("status", "Pr", "F1@K", "atoms", "S", "R", "U", "failed"):
+            table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
+        shown = [row for _, row in sorted(self._lines, key=lambda line: line[0][2] if few else line[0])][:SHOWN]
+        for row in shown:
+            table.add_row(*_case_cells(row))
+        legend = Text("S supported, R refuted, U unverified\n")
+        failed = [row for row in shown if has_failed(row["status"])]
+        for row in failed[:_REASONS]:
+            legend.append_text(Text.assemble("\n", (str(plain(row["id"])), "bold"), f": {row['reason']}"))
+        if len(failed) > _REASONS:
+            legend.append(f"\nand {len(failed) - _REASONS} more; the results say why each has failed")
+        return Group(table, legend)
+
+
+def _case_cells(row: Row) -> Iterable[RenderableType]:
+    measures = row["measures"]
+    yield plain(str(row["id"]))
+    yield Text(row["status"], "red" if has_failed(row["status"]) else "")
+    if measures is None:
+        return
+    yield f"{measures['precision']:.3f}"
+    yield f"{measures['f1_at_k']:.3f}"
+    yield str(measures["n_atoms"])
+    for label, style in _STYLES.items():
+        count = measures[f"n_{label}"]
+        yield Text(str(count), style if count else "dim")
+    yield Text(str(measures["n_failed"]), "red" if measures["n_failed"] else "dim")
+
+
+def draw_summary(summary: dict[str, Any]) -> RenderableType:
+    """The summary of a data set, for people."""
+    statuses = ", ".join(f"{count:,} {status}" for status, count in summary["statuses"].items())
+    atoms, k = summary["atoms"], summary["k"]
+    lines = [
+        f"{summary['n_cases']:,} cases: {statuses}; K = {'n // 2' if k == 'release' else f'{k:g}'}",
+        f"{atoms['n_atoms']:,} atoms: {atoms['n_supported']:,} supported, {atoms['n_refuted']:,} refuted, "
+        f"{atoms['n_unverified']:,} unverified; beside them {atoms['n_failed']:,} failed and "
+        f"{atoms['n_duplicates']:,} duplicates",
+    ]
+    parts: list[RenderableType] = [Text(line) for line in lines]
+    means = {name: summary["means"][name] for name in _TITLES if name in summary["means"]}
+    if summary["n_scored"]:
+        parts.append(_numbers_table(f"Means over {summary['n_scored']:,} cases", means))
+    if human := summary["human_labels"]:
+        title = f"Against {human['n_atoms']:,} human labels in {human['n_cases']:,} cases"
+        parts.append(_numbers_table(title, {name: human[name] for name in _TITLES if name in human}))
+        parts.append(_three_way(human["three_way"]))
+    return Group(*parts)
+
+
+def _numbers_table(title: str, numbers: dict[str, dict[str, Any]]) -> Table:
+    table = _table(title)
+    table.add_column("measure")
+    unsettled = any(number["worst"] != number["best"] for number in numbers.values())
+    for name in ("value", "95% interval", *(("failed at worst", "at best") if unsettled else ())):
+        table.add_column(name, justify="right")
+    for name, number in numbers.items():
+        interval = "" if number["low"] is None else f"{number['low']:.3f} to {number['high']:.3f}"
+        ends = [_number(number["worst"]), _number(number["best"])] if unsettled else []
+        table.add_row(_TITLES[name], _number(number["value"]), interval, *ends)
+    return table
+
+
+def _table(title: str | None = None) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _three_way(counts: dict[str, dict[str, int]]) -> Table:
+    table = _table("Labels, by what a human says")
+    table.add_column("human")
+    for label, style in _STYLES.items():
+        table.add_column(label, justify="right", header_style=style)
+    for human, row in counts.items():
+        table.add_row(human, *(f"{row[label]:,}" for label in _STYLES))
+    return table
+
+
+def marginals_table(answer: dict[str, Any]) -> RenderableType:
+    """The answer of `fcjax infer`, for people."""
+    head = Text(f"log Z = {answer['log_z']}; {answer['method']}, width {answer['width']}")
+    table = _table()
+    table.add_column("variable", overflow="fold")
+    table.add_column("P(true)", justify="right")
+    table.add_column("interval", justify="right")
+    for row in answer["marginals"]:
+        close = row["upper"] - row["lower"] <= 2.2 * EPS
+        interval = "exact" if close else f"{row['lower']:.5f} to {row['upper']:.5f}"
+        table.add_row(plain(row["name"]), f"{row['p']:.7f}", interval)
+    return Group(head, table)
+
+
+def show(*parts: RenderableType, stderr: bool = False) -> None:
+    """Draw on standard output, or on standard error; colours on a terminal only, and NO_COLOR is respected."""
+    console = Console(stderr=stderr, highlight=False)
+    for part in parts:
+        console.print(part)
+    (sys.stderr if stderr else sys.stdout).flush()

@@ -1,0 +1,215 @@
+"""What the commands of the command line share: options, messages, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from fcjax.errors import Fault, FcjaxError
+
+if TYPE_CHECKING:
+    from fcjax.engine import Limits
+
+OK, SOME_FAILED, UNUSABLE, BROKEN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 70, 130, 141
+"""The exit codes."""
+
+INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
+OUTPUT = click.Path(dir_okay=False, allow_dash=True)
+
+_FAULTS_SHOWN = 20
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group of commands; whatever goes wrong in one of them ends in one clear message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            return super().invoke(ctx)
+        except FcjaxError as error:
+            _complain(error)
+            ctx.exit(UNUSABLE)
+        except BrokenPipeError:
+            _leave(CLOSED_PIPE)
+        except KeyboardInterrupt as error:
+            say(str(error) or "stopped")
+            _leave(INTERRUPTED)
+        except OSError as error:
+            say(f"error: {error.filename or 'the system'}: {error.strerror or error}")
+            ctx.exit(UNUSABLE)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            say(f"error: a bug of fcjax, please report it: {type(error).__name__}: {error}")
+            if ctx.meta.get(_VERBOSE):
+                traceback.print_exc()
+            else:
+                say("the same command with --verbose shows where")
+            ctx.exit(BROKEN)
+
+
+def say(message: str) -> None:
+    """A line on standard error."""
+    click.echo(f"fcjax: {message}", err=True)
+
+
+def _complain(error: FcjaxError) -> None:
+    lines = str(error).splitlines() or [type(error).__name__]
+    for line in lines[:_FAULTS_SHOWN]:
+        say(f"error: {line}")
+    if len(lines) > _FAULTS_SHOWN:
+        say(f"error: and {len(lines) - _FAULTS_SHOWN:,} more; `fcjax validate` lists them all")
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once: neither the engine's threads nor a pipe without a reader are worth waiting for."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    import orjson
+
+    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode())
+
+
+def fault_dict(fault: Fault) -> dict[str, Any]:
+    """A fault as JSON."""
+    return {name: getattr(fault, name) for name in ("file", "line", "case", "field", "message")}
+
+
+def counted(count: int, what: str) -> str:
+    """`no faults`, `1 fault`, `2 faults`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}" if count else f"no {what}s"
+
+
+class Size(click.ParamType):
+    """Bytes, with K, M or G behind the number for powers of 1024."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = value.strip().upper().removesuffix("B").removesuffix("I")
+        power = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+        try:
+            return int(float(text[:-1] if power else text) * 2**power)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is not a size; allowed: a number of bytes, or one like 500M or 2G", param, ctx)
+
+
+class NumberK(click.ParamType):
+    """K of SPEC 5: a number of at least 1, or `release`."""
+
+    name = "k"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "release" or isinstance(value, (int, float)):
+            return value
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 1 <= number < float("inf"):
+            self.fail(f"{value!r} is not a K; allowed: a number of at least 1, or the word release", param, ctx)
+        return int(number) if number.is_integer() else number
+
+
+def _added(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+_VERBOSE = "fcjax.verbose"
+
+
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_VERBOSE] = value
+
+
+common_options = _added(
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output, nothing else."),
+    click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors."),
+    click.option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_remember, help="Show the traceback of a bug."
+    ),
+)
+"""What every command has: `as_json` and `quiet`."""
+
+graph_options = _added(
+    click.option(
+        "--preset",
+        type=click.Choice(["paper", "release"]),
+        default="paper",
+        show_default=True,
+        help="Published numbers: paper (implication, context prior 0.99) or release (conditional, 0.9).",
+    ),
+    click.option(
+        "--encoding",
+        type=click.Choice(["implication", "conditional"]),
+        help="What relations are as factors. [default: the preset's]",
+    ),
+    click.option(
+        "--context-prior",
+        type=click.FloatRange(0, 1),
+        metavar="P",
+        help="P(true) of contexts without a prior of their own. [default: the preset's]",
+    ),
+    click.option(
+        "--atom-prior",
+        type=click.FloatRange(0, 1),
+        metavar="P",
+        default=0.5,
+        show_default=True,
+        help="P(true) of every atom before the evidence.",
+    ),
+    click.option(
+        "--version",
+        type=click.Choice(["FR1", "FR2", "FR3"]),
+        help="Relations that count: FR1 an atom with its own contexts, FR2 with every context, FR3 contexts with each "
+        "other too. [default: all that are given]",
+    ),
+)
+"""How relations become factors (SPEC 2): the arguments of `Settings` of the same names."""
+
+engine_options = _added(
+    click.option(
+        "--effort",
+        type=click.Choice(["tight", "label", "fast"]),
+        default="tight",
+        show_default=True,
+        help="For graphs that are too wide to be exact: narrow intervals, certain labels, or an estimate.",
+    ),
+    click.option("--limit-width", type=click.IntRange(0, 40), metavar="N", help="The widest graph to be exact."),
+    click.option("--memory", type=Size(), metavar="SIZE", help="Memory for the tables of one graph, such as 500M."),
+    click.option("--backend", type=click.Choice(["cpu", "xla"]), help="What does the sweeps. [default: by the device]"),
+)
+"""What inference may spend: the arguments of `infer`, and those of `limits` below."""
+
+
+def limits(limit_width: int | None, memory: int | None) -> Limits:
+    """The engine's limits with what was given in place of its own defaults."""
+    from fcjax.engine import Limits
+
+    given = {"exact_width": limit_width, "memory": memory}
+    return Limits(**{name: bound for name, bound in given.items() if bound is not None})
