@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from checks import P_TOLERANCE, bare, build, expect, preset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import (
@@ -27,42 +28,9 @@ from samples import (
     random_graph,
     settings_of,
     star,
-)
+)  # fmt: skip
 
 from fcjax import FactGraph, InputError, Posterior, SettingsError, Status, infer
-
-P_TOLERANCE = 1e-5  # SPEC 3
-LOG_Z_TOLERANCE = 1e-4  # relative to max(1, |log Z|)
-
-
-def build(row: dict[str, Any]) -> FactGraph:
-    """The graph of a golden or drawn row: nodes, edges and their settings."""
-    return FactGraph.from_dict({"nodes": row["nodes"], "edges": row["edges"]}, **settings_of(row))
-
-
-def expect(out: Posterior, answer: oracle.Answer, name: object = "") -> None:
-    """An exact row that says what the oracle says; where Z = 0, an inconsistent one."""
-    if answer.log_z == -math.inf:
-        assert out.status == Status.INCONSISTENT, name
-        assert out.log_z == -math.inf
-        assert all(p is None for p in out.p.values())
-        assert out.reason
-        return
-    assert (out.status, out.method) == (Status.OK, "exact"), (name, out.reason)
-    assert out.p == pytest.approx(answer.p, abs=P_TOLERANCE, rel=0), name
-    assert abs(out.log_z - answer.log_z) <= LOG_Z_TOLERANCE * max(1, abs(answer.log_z)), name
-    got, lower, upper = out.p, out.lower, out.upper
-    for v, p in answer.p.items():
-        assert lower[v] <= p <= upper[v], (name, v)
-        assert 0.0 <= lower[v] <= got[v] <= upper[v] <= 1.0, (name, v)
-
-
-def preset(data: dict[str, Any], name: str = "paper") -> tuple[FactGraph, oracle.Network]:
-    encoding, prior = PRIOR[name]
-    return (
-        FactGraph.from_dict(data, encoding=encoding, context_prior=prior),  # type: ignore[arg-type]
-        oracle.network(data, encoding, prior),
-    )
 
 
 def test_the_golden_graphs_in_one_mixed_batch() -> None:
@@ -192,35 +160,25 @@ def test_extreme_probabilities_in_a_wide_core(seed: int) -> None:
 # Against enumeration, always
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(fact_graphs(max_nodes=9), min_size=1, max_size=8))
 def test_random_graphs_against_enumeration(rows: list[dict[str, Any]]) -> None:
     for out, row in zip(infer([build(row) for row in rows]), rows, strict=True):
         expect(out, oracle.enumerate_states(oracle.network(row, **settings_of(row))))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(fact_graphs(max_nodes=8, hard=True), min_size=1, max_size=8))
 def test_random_graphs_with_zeros_and_ones_against_enumeration(rows: list[dict[str, Any]]) -> None:
     for out, row in zip(infer([build(row) for row in rows]), rows, strict=True):
         expect(out, oracle.enumerate_states(oracle.network(row, **settings_of(row))))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(networks(max_variables=8), min_size=1, max_size=8), st.data())
 def test_bare_models_with_evidence_against_enumeration(nets: list[oracle.Network], data: st.DataObject) -> None:
     evidence = [data.draw(st.dictionaries(st.sampled_from(net.ids), st.booleans(), max_size=2)) for net in nets]
-    graphs = [
-        FactGraph(
-            ids=net.ids,
-            kinds=("variable",) * len(net.ids),
-            unary=np.exp(net.unary),
-            ends=np.array([scope for scope, _ in net.pairs], np.int32).reshape(-1, 2),
-            tables=np.exp(np.array([table for _, table in net.pairs]).reshape(-1, 2, 2)),
-        )
-        for net in nets
-    ]
-    for out, net, observed in zip(infer(graphs, evidence=evidence), nets, evidence, strict=True):
+    for out, net, observed in zip(infer([*map(bare, nets)], evidence=evidence), nets, evidence, strict=True):
         expect(out, oracle.enumerate_states(net.observe(observed)), observed)
 
 
@@ -266,7 +224,7 @@ def assert_same(out: Posterior, reference: Posterior, names: dict[str, str] | No
         assert got == pytest.approx(reference.p, abs=1e-6, rel=0)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(fact_graphs(max_nodes=9, hard=True), st.randoms(use_true_random=False))
 def test_invariances_of_small_graphs(row: dict[str, Any], rng: random.Random) -> None:
     check_invariances(row, rng)
@@ -313,7 +271,7 @@ def test_a_row_does_not_depend_on_the_size_of_its_batch() -> None:
 # Evidence
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(fact_graphs(max_nodes=8), st.data())
 def test_evidence_clamps_variables(row: dict[str, Any], data: st.DataObject) -> None:
     ids = [node["id"] for node in row["nodes"]]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from samples import atom, context, edge, fact_graphs, networks, settings_of
 
 from fcjax.errors import InputError, SettingsError
@@ -153,13 +153,11 @@ def test_direction_matters_in_conditional_only() -> None:
 # The distribution of whole graphs
 
 
-@settings(deadline=None)
 @given(fact_graphs(max_nodes=7, hard=True))
 def test_from_dict_is_the_network_of_spec_2(data: dict[str, Any]) -> None:
     same(FactGraph.from_dict({k: data[k] for k in ("nodes", "edges")}, **settings_of(data)), data, **settings_of(data))
 
 
-@settings(deadline=None)
 @given(networks(max_variables=6))
 def test_bare_models_go_in_and_out(net: oracle.Network) -> None:
     factors: list[tuple[tuple[int, ...], tuple[float, ...]]] = []
@@ -195,7 +193,6 @@ def test_factreasoners_names_are_accepted_and_defaults_fill_missing_priors() -> 
     )
 
 
-@settings(deadline=None)
 @given(fact_graphs(max_nodes=6))
 def test_to_dict_round_trip(data: dict[str, Any]) -> None:
     graph = FactGraph.from_dict({k: data[k] for k in ("nodes", "edges")}, **settings_of(data))

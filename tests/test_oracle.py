@@ -7,11 +7,10 @@ import math
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from samples import golden_rows, networks
 
 
-@settings(deadline=None)
 @given(networks(max_variables=9))
 def test_elimination_and_enumeration_agree(net: oracle.Network) -> None:
     brute, quick = oracle.enumerate_states(net), oracle.eliminate(net)

@@ -1,0 +1,58 @@
+"""From samples to graphs, and what every row of an answer must satisfy (SPEC 3, 4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from samples import PRIOR, settings_of
+
+from fcjax import FactGraph, Posterior, Status
+
+P_TOLERANCE = 1e-5  # SPEC 3
+LOG_Z_TOLERANCE = 1e-4  # relative to max(1, |log Z|)
+
+
+def build(row: dict[str, Any]) -> FactGraph:
+    """The graph of a golden or drawn row: nodes, edges and their settings."""
+    return FactGraph.from_dict({"nodes": row["nodes"], "edges": row["edges"]}, **settings_of(row))
+
+
+def expect(out: Posterior, answer: oracle.Answer, name: object = "") -> None:
+    """An exact row that says what the oracle says; where Z = 0, an inconsistent one."""
+    if answer.log_z == -math.inf:
+        assert out.status == Status.INCONSISTENT, name
+        assert out.log_z == -math.inf
+        assert all(p is None for p in out.p.values())
+        assert out.reason
+        return
+    assert (out.status, out.method) == (Status.OK, "exact"), (name, out.reason)
+    assert out.p == pytest.approx(answer.p, abs=P_TOLERANCE, rel=0), name
+    assert abs(out.log_z - answer.log_z) <= LOG_Z_TOLERANCE * max(1, abs(answer.log_z)), name
+    got, lower, upper = out.p, out.lower, out.upper
+    for v, p in answer.p.items():
+        assert lower[v] <= p <= upper[v], (name, v)
+        assert 0.0 <= lower[v] <= got[v] <= upper[v] <= 1.0, (name, v)
+
+
+def preset(data: dict[str, Any], name: str = "paper") -> tuple[FactGraph, oracle.Network]:
+    """The engine's graph and the oracle's network of a fact graph under a preset's numbers."""
+    encoding, prior = PRIOR[name]
+    return (
+        FactGraph.from_dict(data, encoding=encoding, context_prior=prior),  # type: ignore[arg-type]
+        oracle.network(data, encoding, prior),
+    )
+
+
+def bare(net: oracle.Network) -> FactGraph:
+    """A bare model of the network's weights."""
+    return FactGraph(
+        ids=net.ids,
+        kinds=("variable",) * len(net.ids),
+        unary=np.exp(net.unary),
+        ends=np.array([scope for scope, _ in net.pairs], np.int32).reshape(-1, 2),
+        tables=np.exp(np.array([table for _, table in net.pairs]).reshape(-1, 2, 2)),
+    )
