@@ -196,8 +196,9 @@ class LineWriter:
 
     def __init__(self, path: Source, keep: int = 0):
         self._name = display_name(path)
+        self._is_ours = os.fspath(path) != "-"
         with _reported(self._name):
-            if os.fspath(path) == "-":
+            if not self._is_ours:
                 self._file: BinaryIO = sys.stdout.buffer
             else:
                 self._file = open(path, "ab", buffering=0)
@@ -214,7 +215,7 @@ class LineWriter:
 
     def close(self) -> None:
         """Close the file; standard output stays open."""
-        if self._file is not sys.stdout.buffer:
+        if self._is_ours:
             with _reported(self._name):
                 self._file.close()
 
