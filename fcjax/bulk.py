@@ -74,7 +74,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         self.graph(Case(id="settings"))  # the graph knows what is allowed
-        if self.k not in (None, "release") and not 1 <= self.k < math.inf:
+        if isinstance(self.k, (int, float)) and not 1 <= self.k < math.inf:
             raise SettingsError(f"k is {self.k!r}; allowed: a number of at least 1, or 'release'")
 
     def graph(self, case: Case) -> FactGraph:

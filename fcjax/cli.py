@@ -59,7 +59,7 @@ codes: 0 every case has its values, 1 some cases failed, 2 bad usage or nothing 
 @click.option(
     "--k",
     metavar="K",
-    type=shell.NumberK(),
+    callback=shell.number_k,
     help="K of recall and F1, a number, or `release` for half of each response's atoms. [default: the median "
     "number of atoms]",
 )
@@ -70,6 +70,7 @@ codes: 0 every case has its values, 1 some cases failed, 2 bad usage or nothing 
 @click.pass_context
 def score(
     ctx: click.Context,
+    /,
     source: str,
     out: str | None,
     effort: Any,
@@ -84,8 +85,9 @@ def score(
 ) -> None:
     """Score cases that carry relations.
 
-    Every atom gets its posterior probability and label, and every case its measures. IN is a file of cases (.jsonl, .jsonl.gz, .json), a FactReasoner problem or fact graph, or - for standard input.
-    OUT gets one JSON line a case (.jsonl, .jsonl.gz) or a list of them (.json). Without it only tables are printed.
+    Every atom gets its posterior probability and label, and every case its measures. IN is a file of cases (.jsonl,
+    .jsonl.gz, .json), a FactReasoner problem or fact graph, or - for standard input. OUT gets one JSON line a case
+    (.jsonl, .jsonl.gz) or a list of them (.json). Without it only tables are printed.
     """
     if as_json and out == "-":
         raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
@@ -175,10 +177,11 @@ Exit codes: 0 no faults, 1 faults were found, 2 bad usage."""
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=shell.INPUT)
 @shell.common_options
 @click.pass_context
-def validate(ctx: click.Context, files: tuple[str, ...], quiet: bool, as_json: bool) -> None:
+def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json: bool) -> None:
     """List every fault of files.
 
-    A fault names the file, line, case and field, what was seen there, and what is allowed. Notes, about what is legal but worth a look, are no faults.
+    A fault names the file, line, case and field, what was seen there, and what is allowed. Notes, about what is legal
+    but worth a look, are no faults.
     """
     from fcjax.io.files import Notice
     from fcjax.io.files import validate as faults_of
@@ -231,6 +234,7 @@ _FORMATS = click.Choice(["cases", "problem", "graph", "uai"])
 @click.pass_context
 def convert(
     ctx: click.Context,
+    /,
     source: str,
     out: str,
     given: Any,
@@ -292,6 +296,7 @@ marginals are there, 1 there are none (Z = 0, too wide), 2 bad usage or an unrea
 @click.pass_context
 def infer(
     ctx: click.Context,
+    /,
     model: str,
     evid: str | None,
     out: str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -15,12 +16,14 @@ from rich.text import Text
 
 from fcjax.records import EPS
 from fcjax.results import Row
+from fcjax.shell import counted
 from fcjax.summary import has_failed
 
 SHOWN: Final = 25
 """Cases in the table at the end; of more, the worst ones."""
 
 _NAME_WIDTH: Final = 40
+_FILE_WIDTH: Final = 100  # columns where the output goes to a file or pipe
 _REASONS: Final = 5  # failed cases whose reason is shown
 _TITLES: Final = {
     "precision": "precision Pr",
@@ -147,10 +150,10 @@ def draw_summary(summary: dict[str, Any]) -> RenderableType:
     statuses = ", ".join(f"{count:,} {status}" for status, count in summary["statuses"].items())
     atoms, k = summary["atoms"], summary["k"]
     lines = [
-        f"{summary['n_cases']:,} cases: {statuses}; K = {'n // 2' if k == 'release' else f'{k:g}'}",
-        f"{atoms['n_atoms']:,} atoms: {atoms['n_supported']:,} supported, {atoms['n_refuted']:,} refuted, "
-        f"{atoms['n_unverified']:,} unverified; beside them {atoms['n_failed']:,} failed and "
-        f"{atoms['n_duplicates']:,} duplicates",
+        f"{counted(summary['n_cases'], 'case')}: {statuses}; K = {'n // 2' if k == 'release' else f'{k:g}'}",
+        f"{counted(atoms['n_atoms'], 'atom')}: {atoms['n_supported']:,} supported, {atoms['n_refuted']:,} refuted, "
+        f"{atoms['n_unverified']:,} unverified; not counted: {atoms['n_failed']:,} failed, "
+        f"{counted(atoms['n_duplicates'], 'duplicate')}",
     ]
     parts: list[RenderableType] = [Text(line) for line in lines]
     means = {name: summary["means"][name] for name in _TITLES if name in summary["means"]}
@@ -177,7 +180,7 @@ def _numbers_table(title: str, numbers: dict[str, dict[str, Any]]) -> Table:
 
 
 def _table(title: str | None = None) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
 
 
 def _number(value: float | None) -> str:
@@ -211,6 +214,8 @@ def marginals_table(answer: dict[str, Any]) -> RenderableType:
 def show(*parts: RenderableType, stderr: bool = False) -> None:
     """Draw on standard output, or on standard error; colours on a terminal only, and NO_COLOR is respected."""
     console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _FILE_WIDTH
     for part in parts:
         console.print(part)
     (sys.stderr if stderr else sys.stdout).flush()

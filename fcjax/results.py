@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from fcjax.agreement import HUMAN
@@ -27,7 +27,7 @@ STRONGEST: Final = 3
 """How many relations for an atom, and how many against it, its row names."""
 
 Row = dict[str, Any]
-Values = tuple[dict[str, float], dict[str, float], dict[str, float], dict[str, bool]]
+Values = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
 """`p`, `lower`, `upper` and `certain` of a posterior, by id."""
 
 
@@ -171,7 +171,7 @@ def _touching(relations: Iterable[Relation], atoms: set[str]) -> dict[str, list[
     return touching
 
 
-def _failed_relations(case: Case, aliases: dict[str, str] | Any, version: str | None) -> Counter[str]:
+def _failed_relations(case: Case, aliases: Mapping[str, str], version: str | None) -> Counter[str]:
     """How many relations that `version` asks for failed, by the (kept) atom they touch."""
     failed: Counter[str] = Counter()
     own = {atom.id: frozenset(atom.contexts or ()) for atom in case.atoms or ()}
@@ -187,7 +187,7 @@ def _failed_relations(case: Case, aliases: dict[str, str] | Any, version: str | 
 
 
 def _atom_statuses(
-    case: Case, aliases: Any, touching: dict[str, list[Relation]], failed: Counter[str]
+    case: Case, aliases: Mapping[str, str], touching: dict[str, list[Relation]], failed: Counter[str]
 ) -> dict[str, Status]:
     """The status of every kept atom, from its own, its duplicates', and that of what was asked about it (SPEC 3)."""
     copies: dict[str, list[Atom]] = {}
@@ -198,9 +198,8 @@ def _atom_statuses(
     statuses = {}
     for kept, atoms in copies.items():
         own = next((atom.status for atom in atoms if not atom.status.failed), atoms[0].status)
-        contexts = (
-            None if any(atom.contexts is None for atom in atoms) else {c for atom in atoms for c in atom.contexts}
-        )  # type: ignore[union-attr]
+        lists = [atom.contexts for atom in atoms if atom.contexts is not None]
+        contexts = {context for given in lists for context in given} if len(lists) == len(atoms) else None
         if own.failed:
             statuses[kept] = own
         elif kept in touching:

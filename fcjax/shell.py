@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import traceback
@@ -98,37 +99,29 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}" if count else f"no {what}s"
 
 
-class Size(click.ParamType):
+def size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     """Bytes, with K, M or G behind the number for powers of 1024."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = value.strip().upper().removesuffix("B").removesuffix("I")
-        power = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
-        try:
-            return int(float(text[:-1] if power else text) * 2**power)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is not a size; allowed: a number of bytes, or one like 500M or 2G", param, ctx)
+    if value is None:
+        return None
+    text = value.strip().upper().removesuffix("B").removesuffix("I")
+    power = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+    try:
+        return int(float(text[:-1] if power else text) * 2**power)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} is no size; allowed: a number of bytes, or one like 500M or 2G") from None
 
 
-class NumberK(click.ParamType):
+def number_k(_: click.Context, __: click.Parameter, value: str | None) -> Any:
     """K of SPEC 5: a number of at least 1, or `release`."""
-
-    name = "k"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "release" or isinstance(value, (int, float)):
-            return value
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 1 <= number < float("inf"):
-            self.fail(f"{value!r} is not a K; allowed: a number of at least 1, or the word release", param, ctx)
-        return int(number) if number.is_integer() else number
+    if value is None or value == "release":
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 1 <= number < math.inf:
+        raise click.BadParameter(f"{value!r} is no K; allowed: a number of at least 1, or the word release")
+    return int(number) if number.is_integer() else number
 
 
 def _added(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -201,7 +194,7 @@ engine_options = _added(
         help="For graphs that are too wide to be exact: narrow intervals, certain labels, or an estimate.",
     ),
     click.option("--limit-width", type=click.IntRange(0, 40), metavar="N", help="The widest graph to be exact."),
-    click.option("--memory", type=Size(), metavar="SIZE", help="Memory for the tables of one graph, such as 500M."),
+    click.option("--memory", callback=size, metavar="SIZE", help="Memory for the tables of one graph, such as 500M."),
     click.option("--backend", type=click.Choice(["cpu", "xla"]), help="What does the sweeps. [default: by the device]"),
 )
 """What inference may spend: the arguments of `infer`, and those of `limits` below."""

@@ -105,7 +105,7 @@ def _digest(item: Item) -> bytes:
 def _count_atoms(value: dict[str, Any]) -> int | None:
     """How many different atoms a case has: duplicates are merged, and count once."""
     if isinstance(nodes := value.get("nodes"), list):
-        return sum(isinstance(node, dict) and node.get("type") == "atom" for node in nodes)
+        return len([node for node in nodes if isinstance(node, dict) and node.get("type") == "atom"])
     atoms = value.get("atoms")
     if not isinstance(atoms, list):
         return None
