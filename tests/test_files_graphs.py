@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +271,14 @@ def test_a_format_is_known_by_name_and_content(tmp_path, name, content, expected
     assert detect(tmp_path / name) == expected
     (tmp_path / (name + ".gz")).write_bytes(gzip.compress(content.encode()))
     assert detect(tmp_path / (name + ".gz")) == expected
+
+
+def test_looking_at_a_pipe_takes_nothing_out_of_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(json.dumps(CASE),))
+    writer.start()
+    assert convert(tmp_path / "pipe", tmp_path / "out.jsonl").written == 1
+    writer.join()
 
 
 # Conversions as a whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 from fcjax.io.files.objects import read_objects
@@ -16,12 +17,12 @@ _LOOK = 100  # rows that may be unreadable before detection gives up
 
 
 def detect(path: Source) -> Format:
-    """The format of a file; "cases" where nothing tells otherwise. Standard input is taken for cases.
+    """The format of a file; "cases" where nothing tells otherwise. What can be read only once is taken for cases.
 
     Raises `InputError` where the file cannot be read.
     """
-    name = os.fspath(path)
-    if name == "-":
+    name, file = os.fspath(path), Path(path)
+    if name == "-" or (file.exists() and not file.is_file() and not file.is_dir()):  # standard input, a pipe
         return "cases"
     if name.removesuffix(".gz").endswith(".evid"):
         return "evidence"
