@@ -10,7 +10,7 @@ import oracle
 import pytest
 from samples import PRIOR, settings_of
 
-from fcjax import FactGraph, Posterior, Status
+from fcjax import FactGraph, Label, Posterior, Status
 
 P_TOLERANCE = 1e-5  # SPEC 3
 LOG_Z_TOLERANCE = 1e-4  # relative to max(1, |log Z|)
@@ -56,3 +56,23 @@ def bare(net: oracle.Network) -> FactGraph:
         ends=np.array([scope for scope, _ in net.pairs], np.int32).reshape(-1, 2),
         tables=np.exp(np.array([table for _, table in net.pairs]).reshape(-1, 2, 2)),
     )
+
+
+def expect_proved(out: Posterior, answer: oracle.Answer, name: object = "") -> None:
+    """A row that is exact, or says honestly how far it came: proved intervals that hold the truth, or no values."""
+    if out.method == "exact" or answer.log_z == -math.inf:
+        return expect(out, answer, name)
+    p, lower, upper, certain = out.p, out.lower, out.upper, out.certain
+    if out.status.failed:
+        assert out.status == Status.TOO_WIDE, (name, out.reason)
+        assert out.reason
+        assert out.width > 0
+        assert set(p.values()) <= {None}
+        assert not any(certain.values())
+        return None
+    assert out.method == "conditioned", name
+    for v, truth in answer.p.items():
+        assert 0.0 <= lower[v] <= p[v] <= upper[v] <= 1.0, (name, v)
+        assert lower[v] <= truth <= upper[v], (name, v)
+        assert not certain[v] or Label.of(truth) == Label.of(p[v]), (name, v)
+    return None
