@@ -60,9 +60,8 @@ def _implications(graph: FactGraph, observed: Mapping[str, bool]) -> dict[Litera
 
     for v, state in np.argwhere(graph.unary == 0.0).tolist():
         forbid(2 * v + state, 2 * v + state, None)
-    index = {name: v for v, name in enumerate(graph.ids)}
     for name, observation in {**graph.evidence, **observed}.items():
-        other = 2 * index[graph.aliases.get(name, name)] + (not observation)
+        other = 2 * graph.index[graph.aliases.get(name, name)] + (not observation)
         forbid(other, other, None)
     for f, s, t in np.argwhere(graph.tables == 0.0).tolist():
         source, target = graph.ends[f].tolist()

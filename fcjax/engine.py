@@ -173,9 +173,9 @@ def _solve(
     p, joint = layout.carry_back(steps, table.node_ptr, reduced, weights.wanted, p, joint)
     reduce.restore(table.node_ptr, reduced, p, joint)
     log_z = log_z + reduced.log_z
-    width = np.maximum(steps.width, _closed_width(reduced, table))
+    width = np.maximum(steps.width, reduced.width)
     solution = Solution(
-        node_ptr=table.node_ptr,
+        node_ptr=table.node_ptr.tolist(),
         p=p,
         lower=None,
         upper=None,
@@ -223,16 +223,6 @@ def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
-def _closed_width(reduced: reduce.Reduced, table: GraphTable) -> np.ndarray:
-    """Induced width of what was eliminated in closed form: 0, 1 or 2 by graph."""
-    if not len(table.unary):
-        return np.zeros(len(table), np.int32)
-    ties = (reduced.used[:, :2] >= 0).sum(axis=1).astype(np.int32)
-    padded = np.append(ties, np.int32(0))
-    widest = np.maximum.reduceat(padded, np.minimum(table.node_ptr[:-1], len(ties)))
-    return np.where(np.diff(table.node_ptr) > 0, widest, 0).astype(np.int32)
-
-
 def _check_evidence(
     graphs: Sequence[FactGraph], evidence: Sequence[Evidence | None], invalid: dict[int, str]
 ) -> tuple[list[FactGraph], list[Evidence | None]]:
@@ -240,7 +230,7 @@ def _check_evidence(
     checked, kept = list(graphs), list(evidence)
     for g, row in enumerate(evidence):
         graph = graphs[g]
-        unknown = [name for name in row or () if name not in graph.aliases and name not in graph.ids]
+        unknown = [name for name in row or () if name not in graph.aliases and name not in graph.index]
         if g in invalid or unknown:
             invalid.setdefault(g, f"evidence names {unknown}; allowed: ids of the graph's variables")
             checked[g], kept[g] = NO_GRAPH, None

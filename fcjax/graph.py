@@ -57,6 +57,7 @@ class FactGraph:
 
     ids: tuple[str, ...]
     kinds: tuple[Kind, ...]
+    index: Mapping[str, int]  # where each id stands in `ids`
     unary: Float[np.ndarray, "V 2"]  # weights of (false, true), float64, >= 0
     ends: Int[np.ndarray, "E 2"]  # source and target of each factor, int32
     tables: Float[np.ndarray, "E 2 2"]  # weights by [source state][target state], float64, >= 0
@@ -190,6 +191,7 @@ class FactGraph:
         return cls(
             ids=tuple(model.names),
             kinds=("variable",) * count,
+            index={name: v for v, name in enumerate(model.names)},
             unary=unary,
             ends=np.array(ends, np.int32).reshape(-1, 2),
             tables=np.array(tables, np.float64).reshape(-1, 2, 2),
@@ -203,8 +205,7 @@ class FactGraph:
             (tuple(ends), tuple(table))
             for ends, table in zip(self.ends.tolist(), self.tables.reshape(-1, 4).tolist(), strict=True)
         ]
-        index = {name: v for v, name in enumerate(self.ids)}
-        observed = {index[name]: int(state) for name, state in self.evidence.items()}
+        observed = {self.index[name]: int(state) for name, state in self.evidence.items()}
         return MarkovModel(names=self.ids, factors=tuple(factors), evidence=observed)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
@@ -378,6 +379,7 @@ def _build(
     return FactGraph(
         ids=tuple(ids),
         kinds=tuple(kinds),
+        index=index,
         unary=np.stack([1.0 - true, true], axis=1),
         ends=np.array(ends, np.int32).reshape(-1, 2),
         tables=np.array(tables, np.float64).reshape(-1, 2, 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from fcjax.records import EPS, Label, Status
 class Solution:
     """The arrays behind `G` graphs' posteriors; variables as in their `GraphTable`. Made by the engine."""
 
-    node_ptr: np.ndarray  # [G + 1] int64
+    node_ptr: list[int]  # G + 1 starts
     p: Float[np.ndarray, " V"]  # P(true); NaN where there is none
     lower: Float[np.ndarray, " V"] | None  # None: p -+ EPS everywhere
     upper: Float[np.ndarray, " V"] | None
@@ -38,11 +38,48 @@ class Solution:
         return self.lists[0]
 
 
-class Posterior:
-    """The posterior of every variable of one graph. `p`, `lower`, `upper`, `certain` are dictionaries by id.
+class Readings(Mapping[str, Any]):
+    """One value a variable, by id; ids of merged duplicates can be looked up too, but are not iterated over.
 
-    Ids of merged duplicates are there too. Where `status` is not ok, `reason` says why and the dictionaries hold
-    `None` for every variable.
+    A view over a list: nothing is copied however many variables are never looked at.
+    """
+
+    __slots__ = ("_aliases", "_index", "_values")
+
+    def __init__(self, graph: FactGraph, values: list):
+        self._index = graph.index
+        self._aliases = graph.aliases
+        self._values = values
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._values[self._index[name]]
+        except KeyError:
+            return self._values[self._index[self._aliases[name]]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index or name in self._aliases
+
+    def values(self) -> list:  # type: ignore[override]
+        return self._values
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        return zip(self._index, self._values, strict=True)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+class Posterior:
+    """The posterior of every variable of one graph. `p`, `lower`, `upper`, `certain` are mappings by id.
+
+    Where `status` is not ok, `reason` says why and the mappings hold `None` for every variable.
     """
 
     __slots__ = ("_p", "_row", "_solution", "graph")
@@ -51,40 +88,42 @@ class Posterior:
         self.graph = graph
         self._solution = solution
         self._row = row
-        self._p: dict[str, float] | None = None
+        self._p: Readings | None = None
 
     @property
-    def p(self) -> dict[str, float]:
+    def p(self) -> Readings:
         """P(true) of every variable."""
         if self._p is None:
             solution, row = self._solution, self._row
-            if solution.status[row].failed:
-                values: Sequence = [None] * len(self.graph.ids)
+            if solution.status[row] is not Status.OK:
+                values = [None] * len(self.graph)
             else:
                 values = solution.floats()[solution.node_ptr[row] : solution.node_ptr[row + 1]]
-            self._p = self._named(values)
+            self._p = Readings(self.graph, values)
         return self._p
 
     @property
-    def lower(self) -> dict[str, float]:
+    def lower(self) -> Readings:
         """The lower ends of the intervals, rounded outward by `EPS`."""
-        return self._named(self._bound(self._solution.lower, -EPS))
+        return Readings(self.graph, self._bound(self._solution.lower, -EPS))
 
     @property
-    def upper(self) -> dict[str, float]:
+    def upper(self) -> Readings:
         """The upper ends of the intervals, rounded outward by `EPS`."""
-        return self._named(self._bound(self._solution.upper, EPS))
+        return Readings(self.graph, self._bound(self._solution.upper, EPS))
 
     @property
-    def certain(self) -> dict[str, bool]:
+    def certain(self) -> Readings:
         """Whether the whole interval lies on one side of the tie band, or inside it (SPEC 4)."""
         low, high = self._bound(self._solution.lower, -EPS), self._bound(self._solution.upper, EPS)
-        return self._named([a is not None and Label.of(a) is Label.of(b) for a, b in zip(low, high, strict=True)])
+        return Readings(
+            self.graph, [a is not None and Label.of(a) is Label.of(b) for a, b in zip(low, high, strict=True)]
+        )
 
     @property
-    def label(self) -> dict[str, Label | None]:
+    def label(self) -> Readings:
         """The reading of every posterior (SPEC 3); `None` where there is none."""
-        return {name: None if p is None else Label.of(p) for name, p in self.p.items()}
+        return Readings(self.graph, [None if p is None else Label.of(p) for p in self.p.values()])
 
     @property
     def status(self) -> Status:
@@ -125,24 +164,18 @@ class Posterior:
         """How many variables were conditioned on."""
         return int(self._solution.cutset[self._row])
 
-    def _bound(self, bound: np.ndarray | None, margin: float) -> Sequence:
+    def _bound(self, bound: np.ndarray | None, margin: float) -> list:
         solution, row = self._solution, self._row
-        if solution.status[row].failed:
-            return [None] * len(self.graph.ids)
+        if solution.status[row] is not Status.OK:
+            return [None] * len(self.graph)
         part = slice(solution.node_ptr[row], solution.node_ptr[row + 1])
         values = solution.p[part] if bound is None else bound[part]
         return np.clip(values + margin, 0.0, 1.0).tolist()
 
-    def _named(self, values: Sequence) -> dict:
-        named = dict(zip(self.graph.ids, values, strict=True))
-        for duplicate, kept in self.graph.aliases.items():
-            named[duplicate] = named[kept]
-        return named
-
     def __repr__(self) -> str:
         if self.status.failed:
             return f"Posterior({self.status}: {self.reason})"
-        labels = list(self.label.values())
+        labels = self.label.values()
         counts = ", ".join(f"{labels.count(label)} {label}" for label in Label if label in labels)
         return f"Posterior({self.method}, width {self.width}, log_z {self.log_z:.6g}: {counts})"
 

@@ -35,25 +35,27 @@ class GraphTable:
 
         Raises `KeyError` for evidence on a variable that its graph does not have.
         """
-        node_ptr = np.zeros(len(graphs) + 1, np.int64)
-        factor_ptr = np.zeros(len(graphs) + 1, np.int64)
-        np.cumsum([len(graph.unary) for graph in graphs], out=node_ptr[1:])
-        np.cumsum([len(graph.ends) for graph in graphs], out=factor_ptr[1:])
         table = cls(
-            node_ptr=node_ptr,
-            factor_ptr=factor_ptr,
-            unary=_stack([graph.unary for graph in graphs], (2,), np.float64),
-            ends=_stack([graph.ends for graph in graphs], (2,), np.int32),
-            tables=_stack([graph.tables for graph in graphs], (2, 2), np.float64),
+            node_ptr=_starts([len(graph.unary) for graph in graphs]),
+            factor_ptr=_starts([len(graph.ends) for graph in graphs]),
+            unary=_stack([graph.unary for graph in graphs], np.float64).reshape(-1, 2),
+            ends=_stack([graph.ends for graph in graphs], np.int32).reshape(-1, 2),
+            tables=_stack([graph.tables for graph in graphs], np.float64).reshape(-1, 2, 2),
         )
         for g, graph in enumerate(graphs):
             if graph.evidence or evidence is not None:
-                observed = {**graph.evidence, **((evidence and evidence[g]) or {})}
-                for name, state in observed.items():
-                    v = graph.ids.index(graph.aliases.get(name, name))
-                    table.unary[node_ptr[g] + v, 0 if state else 1] = 0.0
+                for name, state in {**graph.evidence, **((evidence and evidence[g]) or {})}.items():
+                    v = graph.index[graph.aliases.get(name, name)]
+                    table.unary[table.node_ptr[g] + v, 0 if state else 1] = 0.0
         return table
 
 
-def _stack(parts: list[np.ndarray], tail: tuple[int, ...], dtype: type) -> np.ndarray:
-    return np.concatenate([np.empty((0, *tail), dtype), *parts])
+def _starts(counts: list[int]) -> np.ndarray:
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def _stack(parts: list[np.ndarray], dtype: type) -> np.ndarray:
+    """All entries of contiguous arrays of one dtype; several times faster than `np.concatenate` on thousands of small ones."""
+    return np.frombuffer(bytearray().join(parts), dtype)

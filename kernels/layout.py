@@ -51,9 +51,12 @@ def weigh(steps, node_ptr, reduced):
 
 @njit(cache=True, nogil=True)
 def carry_back(steps, node_ptr, reduced, wanted, p, joint):
-    """Posteriors by variable `[V]` and joint posteriors by edge `[E + V, 4]`, from those by step and arc; else NaN."""
-    by_variable = np.full(node_ptr[-1], math.nan)
-    by_edge = np.full((len(reduced.tail), 4), math.nan)
+    """Posteriors by variable `[V]` and joint posteriors by edge `[E + V, 4]`, from those by step and arc.
+
+    What has no step or arc that is wanted is left for `reduce.restore` to fill in.
+    """
+    by_variable = np.empty(node_ptr[-1])
+    by_edge = np.empty((len(reduced.tail), 4))
     for g in range(len(node_ptr) - 1):
         for i in range(steps.step_ptr[g], steps.step_ptr[g + 1]):
             by_variable[node_ptr[g] + steps.variable[i]] = p[i]
