@@ -61,9 +61,9 @@ def median_k(counts: Iterable[int]) -> float:
     """K of a data set: the median of its numbers of atoms, at least 1 (SPEC 5); a half is possible."""
     ordered = sorted(counts)
     if not ordered:
-        return 1.0
-    middle = len(ordered) // 2
-    return max(ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0, 1.0)
+        return 1
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return max(low if low == high else (low + high) / 2, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
     if not atoms:
         return unscored_row(case.id, Status.NO_ATOMS, "the response has no atoms", fingerprint)
     touching = _touching(graph.relations, {atom.id for atom in atoms})
-    failed = _failed_relations(case, graph.aliases, version)
+    failures = [relation for relation in case.relations or () if relation.status.failed]
+    failed = _failed_relations(case, failures, graph.aliases, version)
     statuses = _atom_statuses(case, graph.aliases, touching, failed)
 
     values = posterior.p, posterior.lower, posterior.upper, posterior.certain  # each is made anew when asked for
@@ -87,7 +88,7 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
             "precision_worst": precision(worst.supported, worst.n) or 0.0,
             "precision_best": precision(best.supported, best.n) or 0.0,
         }
-    return _row(case.id, status, reason, rows, measures, _diagnostics(case, graph, posterior), fingerprint)
+    return _row(case.id, status, reason, rows, measures, _diagnostics(graph, posterior, len(failures)), fingerprint)
 
 
 def model_answer(graph: FactGraph, posterior: Posterior) -> Row:
@@ -171,13 +172,15 @@ def _touching(relations: Iterable[Relation], atoms: set[str]) -> dict[str, list[
     return touching
 
 
-def _failed_relations(case: Case, aliases: Mapping[str, str], version: str | None) -> Counter[str]:
+def _failed_relations(
+    case: Case, failures: list[Relation], aliases: Mapping[str, str], version: str | None
+) -> Counter[str]:
     """How many relations that `version` asks for failed, by the (kept) atom they touch."""
     failed: Counter[str] = Counter()
+    if not failures:
+        return failed
     own = {atom.id: frozenset(atom.contexts or ()) for atom in case.atoms or ()}
-    for relation in case.relations or ():
-        if not relation.status.failed:
-            continue
+    for relation in failures:
         source, target = relation.source, relation.target
         for atom, other in ((source, target), (target, source)):
             if atom not in own or (version and other in own) or (version == "FR1" and other not in own[atom]):
@@ -215,7 +218,7 @@ def _atom_statuses(
     return statuses
 
 
-def _diagnostics(case: Case, graph: FactGraph, posterior: Posterior) -> Row:
+def _diagnostics(graph: FactGraph, posterior: Posterior, n_failed_relations: int) -> Row:
     log_z = posterior.log_z
     row: Row = {
         "method": posterior.method,
@@ -223,7 +226,7 @@ def _diagnostics(case: Case, graph: FactGraph, posterior: Posterior) -> Row:
         "log_z": rounded(log_z) if log_z is not None and math.isfinite(log_z) else None,
         "n_variables": len(graph.ids),
         "n_relations": len(graph.relations),
-        "n_failed_relations": sum(relation.status.failed for relation in case.relations or ()),
+        "n_failed_relations": n_failed_relations,
     }
     if posterior.method == "conditioned":
         row |= {"rows": posterior.rows, "gap": rounded(posterior.gap), "cutset": posterior.cutset}

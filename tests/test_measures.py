@@ -53,7 +53,8 @@ def test_k_below_one_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("counts", "k"), [([3], 3), ([2, 9, 4], 4), ([4, 5], 4.5), ([0, 0, 0], 1), ([0, 1], 1), ([], 1), ([7, 1, 2, 9], 4.5)]
+    ("counts", "k"),
+    [([3], 3), ([2, 9, 4], 4), ([4, 5], 4.5), ([0, 0, 0], 1), ([0, 1], 1), ([], 1), ([7, 1, 2, 9], 4.5)],
 )
 def test_k_is_the_median_number_of_atoms_and_at_least_one(counts, k):
     assert median_k(counts) == k

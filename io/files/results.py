@@ -28,13 +28,16 @@ def encode_result(result: Mapping[str, Any]) -> bytes:
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
+    kind = type(value)  # exact types first: a results file is made of them, by the million
+    if kind is float:
         return round(value, DIGITS) + 0.0  # minus zero becomes zero
-    if isinstance(value, Mapping):
+    if kind is str or kind is int or value is None:
+        return value
+    if kind is dict or isinstance(value, Mapping):
         return {key: _rounded(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_rounded(part) for part in value]
-    return value
+    return _rounded(float(value)) if isinstance(value, float) else value
 
 
 def read_results(path: Source) -> Iterator[dict[str, Any]]:
