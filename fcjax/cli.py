@@ -327,7 +327,7 @@ def infer(
     found = run([graph], effort, limits=shell.limits(limit_width, memory), backend=backend)[0]
     answer = {"model": model, **model_answer(graph, found)}
     if out:
-        write_lines(out, [orjson.dumps(answer)])
+        write_lines(out, [orjson.dumps(answer)], bare=True)
     if as_json:
         shell.print_json(answer)
     elif not (quiet or out == "-" or found.status.failed):

@@ -1,0 +1,330 @@
+"""The console script, started as a user starts it: what it prints where, its exit codes, and stops at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(sys.executable).with_name("fcjax")
+
+OK, SOME_FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+
+
+def case(id, type="entailment", atoms=2, **more):
+    return {
+        "id": id,
+        "atoms": [{"id": f"a{i}", "text": f"claim {i} of {id}", "label": "S"} for i in range(atoms)],
+        "contexts": [{"id": f"c{i}", "text": f"passage {i} for {id}"} for i in range(atoms)],
+        "relations": [
+            {"source": f"c{i}", "target": f"a{i}", "type": type, "probability": 0.9 - i / 100} for i in range(atoms)
+        ],
+        **more,
+    }
+
+
+ODD = 'odd ] [/red] "q"\n{{x}} \x1b[31m 東京 مصر'  # the name of a case that a table must survive
+GOOD = [case("one"), case("two", "contradiction"), case(ODD)]
+
+
+def write(path, *cases):
+    path.write_text("".join((c if isinstance(c, str) else json.dumps(c)) + "\n" for c in cases))
+    return path
+
+
+@pytest.fixture
+def good(tmp_path):
+    return write(tmp_path / "good.jsonl", *GOOD)
+
+
+def fcjax(*args, stdin=b"", **env):
+    """Run the script to its end; nothing that it prints may be a traceback."""
+    done = subprocess.run(
+        [SCRIPT, *map(str, args)], input=stdin, capture_output=True, timeout=120, env=os.environ | env, check=False
+    )
+    assert b"Traceback" not in done.stderr + done.stdout
+    return done
+
+
+def test_score_prints_tables_and_writes_results(good, tmp_path):
+    done = fcjax("score", good, "-o", tmp_path / "out.jsonl")
+    assert done.returncode == OK, done.stderr
+    shown = done.stdout.decode()
+    assert "one" in shown
+    assert "東京" in shown
+    assert "precision" in shown
+    assert "\x1b" not in shown  # no colours, and nothing from the input's own, outside of a terminal
+    assert done.stderr == b""
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [row["id"] for row in rows] == ["one", "two", ODD]
+
+
+def test_json_is_one_document_and_nothing_else(good):
+    done = fcjax("score", good, "--json", "--preset", "release", "--version", "FR2", "--k", "release")
+    assert done.returncode == OK
+    document = json.loads(done.stdout)
+    assert document["means"]["precision"]["value"] == pytest.approx(2 / 3)
+    assert document["settings"].items() >= {"encoding": "conditional", "context_prior": 0.9, "version": "FR2"}.items()
+    assert done.stderr == b""
+
+
+def test_results_on_standard_output_leave_the_tables_to_standard_error(good):
+    done = fcjax("score", "-", "-o", "-", stdin=good.read_bytes())
+    assert done.returncode == OK
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["one", "two", ODD]
+    assert "precision" in done.stderr.decode()
+
+
+def test_quiet_prints_nothing(good):
+    done = fcjax("score", good, "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (OK, b"", b"")
+
+
+def test_some_failed_cases_give_exit_code_one_and_a_warning_where_a_stage_is_missing(tmp_path):
+    unready = {key: value for key, value in case("unready").items() if key != "relations"}
+    source = write(tmp_path / "cases.jsonl", case("fine"), unready, "{broken")
+    done = fcjax("score", source, "-o", tmp_path / "out.jsonl")
+    assert done.returncode == SOME_FAILED
+    assert "warning: 1 of 3 cases" in done.stderr.decode()
+    assert "fcjax relate" in done.stderr.decode()
+    assert "not JSON" in done.stdout.decode()
+
+
+def test_cases_none_of_which_can_be_read_give_exit_code_two(tmp_path):
+    done = fcjax("score", write(tmp_path / "cases.jsonl", "{broken", "[1]"))
+    assert done.returncode == UNUSABLE
+    assert "not one case could be used" in done.stderr.decode()
+
+
+def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path):
+    unready = {key: value for key, value in case("unready").items() if key != "relations"}
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    attempts = {
+        ("score", tmp_path / "missing.jsonl"): "does not exist",
+        ("score", tmp_path): "directory",
+        ("score", write(tmp_path / "unready.jsonl", unready)): "fcjax relate",
+        ("score", tmp_path / "binary"): "binary",
+        ("score", good, "-o", good): "is the input itself",
+        ("score", good, "-o", tmp_path / "no" / "out.jsonl"): "create the folder",
+        ("score", good, "--k", "0"): "at least 1",
+        ("score", good, "--memory", "lots"): "500M",
+        ("score", good, "--json", "-o", "-"): "both want standard output",
+    }
+    for args, message in attempts.items():
+        done = fcjax(*args)
+        assert done.returncode == UNUSABLE, args
+        assert message in done.stderr.decode(), args
+        assert done.stdout == b"", args
+        assert len(done.stderr.splitlines()) <= 4, args
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_other_results_are_refused_with_the_way_out(good, tmp_path):
+    out = tmp_path / "out.jsonl"
+    fcjax("score", good, "-o", out, "-q")
+    before = out.read_bytes()
+    done = fcjax("score", good, "-o", out, "--preset", "release")
+    assert (done.returncode, out.read_bytes()) == (UNUSABLE, before)
+    assert "--overwrite" in done.stderr.decode()
+    assert fcjax("score", good, "-o", out, "--preset", "release", "--overwrite").returncode == OK
+    assert out.read_bytes() != before
+
+
+def test_a_reader_that_goes_away_is_no_error(good):
+    pipe = subprocess.Popen([SCRIPT, "score", good, "-o", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe.stdout.close()
+    stderr = pipe.stderr.read()
+    pipe.stderr.close()
+    assert pipe.wait(60) == 141  # as a shell would have it for SIGPIPE
+    assert stderr == b""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A file that takes a while, and its results without any stop."""
+    folder = tmp_path_factory.mktemp("many")
+    source = write(folder / "cases.jsonl", *(case(f"case-{i}", atoms=1 + i % 20) for i in range(4000)))
+    assert fcjax("score", source, "-o", folder / "whole.jsonl", "-q").returncode == OK
+    return source, (folder / "whole.jsonl").read_bytes()
+
+
+def start(source, out):
+    return subprocess.Popen([SCRIPT, "score", source, "-o", out, "-q"], stderr=subprocess.PIPE)
+
+
+def wait_for_bytes(process, out, size):
+    while process.poll() is None and (not out.exists() or out.stat().st_size < size):
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_with_the_same_file(many, tmp_path):
+    source, whole = many
+    out = tmp_path / "out.jsonl"
+    chance = random.Random(7)
+    kills = size = 0
+    for _ in range(6):
+        process = start(source, out)
+        wait_for_bytes(process, out, size + 1)
+        time.sleep(chance.uniform(0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.stderr.close()
+        kills += process.wait(60) == -signal.SIGKILL
+        assert whole.startswith(out.read_bytes())  # half a line at most, and none of another kind
+        assert out.stat().st_size >= size - 5000  # finished cases are kept
+        size = out.stat().st_size
+    assert kills >= 2  # else nothing was tried
+    assert fcjax("score", source, "-o", out, "-q").returncode == OK
+    assert out.read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_interrupted_it_says_how_to_go_on(many, tmp_path):
+    source, whole = many
+    out = tmp_path / "out.jsonl"
+    process = start(source, out)
+    wait_for_bytes(process, out, 1)
+    process.send_signal(signal.SIGINT)
+    stderr = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == INTERRUPTED
+    assert stderr.startswith("fcjax: stopped; ")
+    assert stderr.endswith("finished cases kept; run the same command to go on\n")
+    kept = int(stderr.split()[2].replace(",", ""))
+    assert out.read_bytes().count(b"\n") == kept > 0
+    assert fcjax("score", source, "-o", out, "-q").returncode == OK
+    assert out.read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_progress_is_drawn_on_a_terminal_only(many, tmp_path):
+    source, _ = many
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [SCRIPT, "score", source, "-o", tmp_path / "out.jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"},
+    )
+    os.close(theirs)
+    drawn = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how a terminal ends
+            break
+        if not part:
+            break
+        drawn += part
+    os.close(ours)
+    shown = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == OK
+    assert b"cases/s" in drawn
+    assert b"left" in drawn
+    assert b"/4000" in drawn
+    assert "25 worst of 4,000" in shown
+    assert "\x1b" not in shown  # standard output was no terminal
+
+
+def test_validate_lists_every_fault_with_its_place(good, tmp_path):
+    wrong = case("w", relations=[{"source": "nobody", "target": "a0", "type": "hearsay", "probability": "0.9"}])
+    source = write(tmp_path / "wrong.jsonl", case("fine"), wrong, "{broken")
+    done = fcjax("validate", source, good)
+    assert done.returncode == SOME_FAILED
+    shown = done.stdout.decode()
+    for seen in (
+        "nobody",
+        "hearsay",
+        '"0.9"',
+        "relations[0].source",
+        f"{source}:2",
+        f"{source}:3",
+        "4 faults",
+        "no faults",
+    ):
+        assert seen in shown
+    document = json.loads(fcjax("validate", "--json", source).stdout)
+    faults = document["files"][0]["faults"]
+    assert document["n_faults"] == len(faults) == 4
+    assert {fault["line"] for fault in faults} == {2, 3}
+    assert faults[0].keys() == {"file", "line", "case", "field", "message"}
+    assert fcjax("validate", good).returncode == OK
+
+
+def test_convert_there_and_back(good, tmp_path):
+    assert fcjax("convert", good, tmp_path / "problems.json", "--to", "problem").returncode == OK
+    assert {"input", "output"} <= json.loads((tmp_path / "problems.json").read_bytes())[0].keys()
+    done = fcjax("convert", tmp_path / "problems.json", tmp_path / "back.jsonl", "--json")
+    assert (done.returncode, json.loads(done.stdout)["written"]) == (OK, 3)
+    for name in ("good", "back"):
+        score = fcjax("score", tmp_path / f"{name}.jsonl", "-o", tmp_path / f"{name}.out", "-q")
+        assert score.returncode == OK
+    relevant = [[json.loads(line)["atoms"] for line in (tmp_path / f"{name}.out").open()] for name in ("good", "back")]
+    assert relevant[0] == relevant[1]
+
+
+def test_convert_leaves_out_what_is_wrong_and_says_so(tmp_path):
+    done = fcjax("convert", write(tmp_path / "cases.jsonl", case("fine"), "{broken"), tmp_path / "out.json")
+    assert done.returncode == SOME_FAILED
+    assert "not JSON" in done.stderr.decode()
+    assert [row["id"] for row in json.loads((tmp_path / "out.json").read_bytes())] == ["fine"]
+    assert fcjax("convert", write(tmp_path / "bad.jsonl", "{broken"), tmp_path / "no.jsonl").returncode == UNUSABLE
+
+
+def test_a_case_as_a_bare_model_has_the_same_posteriors(good, tmp_path):
+    model = tmp_path / "model.uai"
+    assert fcjax("convert", good, model).returncode == UNUSABLE  # which of the three?
+    assert fcjax("convert", good, model, "--case", "two", "--preset", "release").returncode == OK
+    done = fcjax("infer", model, "--json")
+    assert done.returncode == OK
+    answer = json.loads(done.stdout)
+    p = {row["name"]: row["p"] for row in answer["marginals"]}
+    assert p["a0"] == pytest.approx(0.14, abs=1e-6)  # SPEC 2: one contradiction at 0.9, release
+    assert (answer["status"], answer["method"], answer["width"]) == ("ok", "exact", 1)
+    (tmp_path / "seen.evid").write_text(f"1 {list(p).index('c0')} 0\n")
+    observed = fcjax("infer", model, "--evid", tmp_path / "seen.evid", "-o", tmp_path / "answer.json")
+    assert "a0" in observed.stdout.decode()
+    answer = json.loads((tmp_path / "answer.json").read_bytes())
+    assert answer["evidence"] == {"c0": False}
+    assert {row["name"]: row["p"] for row in answer["marginals"]}["a0"] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_a_model_without_a_solution_says_so(tmp_path):
+    (tmp_path / "model.uai").write_text("MARKOV\n1\n2\n1\n1 0\n2\n0 0\n")
+    done = fcjax("infer", tmp_path / "model.uai", "--json")
+    assert done.returncode == SOME_FAILED
+    assert json.loads(done.stdout)["status"] == "inconsistent"
+    (tmp_path / "three.uai").write_text("MARKOV\n1\n3\n1\n1 0\n3\n1 1 1\n")
+    done = fcjax("infer", tmp_path / "three.uai")
+    assert done.returncode == UNUSABLE
+    assert "3 states" in done.stderr.decode()
+
+
+def test_version_and_help_are_quick():
+    for args in (["--version"], ["--help"], ["score", "--help"]):
+        best = min(timed(args) for _ in range(3))
+        assert best < 0.5, args
+
+
+def timed(args):
+    begin = time.perf_counter()
+    done = fcjax(*args)
+    assert done.returncode == OK
+    return time.perf_counter() - begin
+
+
+def test_a_bug_is_one_line_and_a_traceback_only_where_asked_for(good, tmp_path):
+    broken = tmp_path / "sitecustomize.py"
+    broken.write_text("import fcjax.survey\nfcjax.survey.survey = None\n")
+    done = fcjax("score", good, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 70
+    assert "a bug of fcjax" in done.stderr.decode()
+    args = [SCRIPT, "score", str(good), "--verbose"]
+    loud = subprocess.run(args, capture_output=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=False)
+    assert b"Traceback" in loud.stderr
