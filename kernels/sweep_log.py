@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from fcjax.kernels import logspace
+from fcjax.kernels.logspace import log_add
 
 
 @njit(cache=True, nogil=True)
@@ -55,7 +55,7 @@ def sweep_row(steps, first, last, arc, unary, wanted, p, joint):
         for x in range(1 << new):
             at = starts[i] + _source(x, new, entered)
             a0, a1 = _weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
-            stack[starts[i + 1] + x] = logspace.add(stack[at] + a0, stack[at + half] + a1)
+            stack[starts[i + 1] + x] = log_add(stack[at] + a0, stack[at + half] + a1)
     log_z = stack[starts[count]]
     if log_z == -math.inf:
         return log_z
@@ -74,8 +74,8 @@ def sweep_row(steps, first, last, arc, unary, wanted, p, joint):
             at = _source(x, new, entered)
             a0, a1 = _weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
             a0, a1 = a0 + b_new[x], a1 + b_new[x]
-            b_old[at] = logspace.add(b_old[at], a0)
-            b_old[at + half] = logspace.add(b_old[at + half], a1)
+            b_old[at] = log_add(b_old[at], a0)
+            b_old[at + half] = log_add(b_old[at + half], a1)
             w0 = math.exp(stack[starts[i] + at] + a0 - log_z)
             w1 = math.exp(stack[starts[i] + at + half] + a1 - log_z)
             p[i] += w1

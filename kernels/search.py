@@ -1,0 +1,219 @@
+"""Posteriors of wide cores with a proof: best-first search over the assignments of a cutset (SPEC 4, ENGINE_NOTES).
+
+Assignments of the whole cutset are solved exactly and make up L, a lower bound on Z; upper bounds of the open nodes
+make up R. Z lies in [L, L + R], and a posterior of L_v / L among the solved ones in [L_v, L_v + R] / (L + R). The node
+with the largest bound is opened first, one cutset variable at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from fcjax.kernels import condition, cutset, hoelder
+from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
+
+TIGHTEN = 50  # gradient steps at the root, at most
+RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
+BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
+EPS = 1e-5
+
+
+class Found(NamedTuple):
+    """What a search knows of one core of `K` variables and `M` edges."""
+
+    log_z: float  # of the solved assignments: a lower bound
+    excess: float  # R / L; inf where nothing was solved
+    p: np.ndarray  # [K] float64: P(true) among the solved assignments
+    joint: np.ndarray  # [M, 4] float64: joint posteriors of the wanted edges, likewise
+    rows: int  # sweeps, tightening steps included
+    cutset: int
+    width: int  # of the rest
+
+
+@njit(cache=True, nogil=True)
+def _rise(heap, bound, at):
+    node = heap[at]
+    while at > 0:
+        parent = (at - 1) >> 1
+        if bound[heap[parent]] >= bound[node]:
+            break
+        heap[at] = heap[parent]
+        at = parent
+    heap[at] = node
+
+
+@njit(cache=True, nogil=True)
+def _sink(heap, bound, size):
+    node, at = heap[0], 0
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and bound[heap[child + 1]] > bound[heap[child]]:
+            child += 1
+        if bound[heap[child]] <= bound[node]:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = node
+
+
+@njit(cache=True, nogil=True)
+def _push(search, node):
+    size = np.int64(search.scalar[HEAP])
+    search.heap[size] = node
+    search.scalar[HEAP] = size + 1
+    search.scalar[OPEN] += math.exp(search.bound[node] - search.scalar[REFERENCE])
+    _rise(search.heap, search.bound, size)
+
+
+@njit(cache=True, nogil=True)
+def _pop(search):
+    node = search.heap[0]
+    size = np.int64(search.scalar[HEAP]) - 1
+    search.scalar[HEAP] = size
+    search.scalar[OPEN] -= math.exp(search.bound[node] - search.scalar[REFERENCE])
+    if size > 0:
+        search.heap[0] = search.heap[size]
+        _sink(search.heap, search.bound, size)
+    return node
+
+
+@njit(cache=True, nogil=True)
+def _recount(search):
+    """The sum of the open bounds, over exp(REFERENCE), made anew."""
+    total = 0.0
+    for i in range(np.int64(search.scalar[HEAP])):
+        total += math.exp(search.bound[search.heap[i]] - search.scalar[REFERENCE])
+    search.scalar[OPEN] = total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def excess(search):
+    """R / L, the sum of the open bounds over that of the solved assignments."""
+    if search.scalar[LOG_L] == -math.inf:
+        return math.inf
+    return max(0.0, search.scalar[OPEN]) * math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L])
+
+
+@njit(cache=True, nogil=True)
+def _all_certain(search, r):
+    """Whether every core variable's interval lies on one side of the tie band."""
+    scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L])
+    for v in range(len(search.mass)):
+        p = search.mass[v] * scale
+        low, high = p / (1.0 + r) - EPS, (p + r) / (1.0 + r) + EPS
+        if not (low > 0.5 + BAND or high < 0.5 - BAND or (low >= 0.5 - BAND and high <= 0.5 + BAND)):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def begin(core, search, work, wanted, tighten):
+    """Solve the most believed assignment, tighten the root, and open it."""
+    condition.solve(core, search, work, wanted, search.state[0])
+    search.scalar[ROWS] += 1
+    if tighten > 0:
+        hoelder.tighten(core, search, work, tighten)
+    search.depth[0] = 0
+    search.bound[0] = hoelder.upper(core, search, work, search.state[0], 0)
+    search.scalar[ROWS] += 1
+    search.scalar[NODES] = 1
+    if search.scalar[REFERENCE] == -math.inf:
+        search.scalar[REFERENCE] = search.bound[0]
+    if search.bound[0] > -math.inf:
+        _push(search, 0)
+
+
+@njit(cache=True, nogil=True)
+def advance(core, search, work, wanted, believed, rows, tail, labels):
+    """Open nodes until R / L < `tail`, or every label is certain where `labels` says so, or `rows` are spent.
+
+    `believed [D]` is the assignment that `begin` has solved. Returns R / L.
+    """
+    depth_of_all = len(search.cut)
+    opened = 0
+    while search.scalar[HEAP] > 0 and search.scalar[ROWS] + 2 <= rows:
+        r = excess(search)
+        if r < tail or (labels and r < 1e3 and opened % 4 == 0 and _all_certain(search, r)):
+            _recount(search)
+            r = excess(search)
+            if r < tail or (labels and _all_certain(search, r)):
+                break
+        opened += 1
+        if opened % RECOUNT == 0:
+            _recount(search)
+        node = _pop(search)
+        depth = search.depth[node]
+        for z in range(2):
+            child = np.int64(search.scalar[NODES])
+            search.state[child] = search.state[node]
+            search.state[child, depth] = z
+            search.depth[child] = depth + 1
+            if depth + 1 == depth_of_all:
+                known = True
+                for i in range(depth_of_all):
+                    known = known and search.state[child, i] == believed[i]
+                if not known:
+                    condition.solve(core, search, work, wanted, search.state[child])
+                    search.scalar[ROWS] += 1
+                continue
+            bound = hoelder.upper(core, search, work, search.state[child], depth + 1)
+            search.scalar[ROWS] += 1
+            search.bound[child] = min(bound, search.bound[node])
+            if search.bound[child] > -math.inf:
+                search.scalar[NODES] = child + 1
+                _push(search, child)
+    _recount(search)
+    return excess(search)
+
+
+@njit(cache=True, nogil=True)
+def take_core(g, node_ptr, factor_ptr, reduced):
+    """The core of graph g: (core, its variables numbered within the graph, the wanted `[M]` of its edges)."""
+    n, n0, e0 = node_ptr[g + 1] - node_ptr[g], node_ptr[g], reduced.edge_ptr[g]
+    edges = reduced.core_edge[factor_ptr[g] : factor_ptr[g] + reduced.core_edges[g]]
+    index, needed = np.zeros(n, np.int32), np.zeros(reduced.edge_ptr[g + 1] - e0, np.bool_)
+    for v in reduced.order[n0 : n0 + reduced.eliminated[g]]:
+        index[v] = -1
+        if reduced.used[n0 + v, 2] >= 0:
+            needed[reduced.used[n0 + v, 2]] = True
+    count = 0
+    variables = np.empty(n - reduced.eliminated[g], np.int32)
+    for v in range(n):
+        if index[v] >= 0:
+            variables[count], index[v] = v, count
+            count += 1
+    tail, head = np.empty(len(edges), np.int32), np.empty(len(edges), np.int32)
+    table, wanted = np.empty((len(edges), 4)), np.empty(len(edges), np.bool_)
+    for i in range(len(edges)):
+        e = e0 + edges[i]
+        tail[i], head[i] = index[reduced.tail[e]], index[reduced.head[e]]
+        table[i], wanted[i] = reduced.table[e], needed[edges[i]]
+    unary = np.empty((count, 2))
+    for i in range(count):
+        unary[i] = reduced.unary[n0 + variables[i]]
+    return cutset.make_core(unary, tail, head, table), variables, wanted
+
+
+@njit(cache=True, nogil=True)
+def prepare(core, wanted, target, restarts, rows):
+    """Choose a cutset that leaves a width of `target`, and set up a search of `rows` at most."""
+    belief, message = cutset.propagate(core)
+    ranking = cutset.rank(core, belief)
+    length, order, _ = cutset.choose(core, ranking, target, restarts)
+    search = condition.start(core, ranking[:length].copy(), order, belief, message, rows + 4)
+    return search, condition.workspace(search, wanted)
+
+
+@njit(cache=True, nogil=True)
+def report(search, r):
+    """What the search knows so far."""
+    scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]) if search.scalar[SOLVED] > 0 else 0.0
+    return Found(
+        search.scalar[LOG_L], r, search.mass * scale, search.joint * scale, np.int64(search.scalar[ROWS]),
+        len(search.cut), search.steps.width[0],
+    )  # fmt: skip
