@@ -153,7 +153,7 @@ def draw_summary(summary: dict[str, Any]) -> RenderableType:
         f"{counted(summary['n_cases'], 'case')}: {statuses}; K = {'n // 2' if k == 'release' else f'{k:g}'}",
         f"{counted(atoms['n_atoms'], 'atom')}: {atoms['n_supported']:,} supported, {atoms['n_refuted']:,} refuted, "
         f"{atoms['n_unverified']:,} unverified; not counted: {atoms['n_failed']:,} failed, "
-        f"{counted(atoms['n_duplicates'], 'duplicate')}",
+        f"{atoms['n_duplicates']:,} merged as duplicates",
     ]
     parts: list[RenderableType] = [Text(line) for line in lines]
     means = {name: summary["means"][name] for name in _TITLES if name in summary["means"]}
