@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,39 +18,18 @@ from fcjax.clash import describe_clash, satisfiable
 from fcjax.errors import FcjaxError, SettingsError
 from fcjax.graph import FactGraph
 from fcjax.kernels import layout, plan, reduce, sweep_cpu, sweep_log
+from fcjax.limits import Limits, workers
 from fcjax.posterior import Posteriors, Solution
 from fcjax.records import Status
 from fcjax.table import GraphTable
+from fcjax.wide import Effort, condition, interval
 
-Effort = Literal["tight", "label", "fast"]
 Backend = Literal["cpu", "xla"]
 Evidence = Mapping[str, bool]
 
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
-RESTARTS = 64  # elimination orders tried for a wide graph, at most
+HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """What inference may spend on one graph.
-
-    `exact_width`: the widest elimination that is done exactly; `memory`: bytes for the tables of one graph, by default
-    an eighth of what the machine has free, shared among the workers.
-    """
-
-    exact_width: int = 24
-    memory: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.exact_width <= 40:
-            raise SettingsError(f"exact_width is {self.exact_width!r}; allowed: a whole number from 0 to 40")
-        if self.memory is not None and self.memory <= 0:
-            raise SettingsError(f"memory is {self.memory!r} bytes; allowed: a number over 0")
-
-    def entries(self) -> float:
-        """Table entries of 8 bytes that one graph may take."""
-        return (self.memory or _free_memory() // (8 * _workers())) / 8
 
 
 def infer(
@@ -81,12 +59,12 @@ def infer(
     observed = _observed(graphs, evidence)
     readable: list[FactGraph] = [graph if isinstance(graph, FactGraph) else NO_GRAPH for graph in graphs]
     backend = backend or default_backend()
-    chunk = max(1, min(CHUNK[backend], -(-len(graphs) // (4 * _workers()))))
+    chunk = max(1, min(CHUNK[backend], -(-len(graphs) // (4 * workers()))))
     solutions: list[Solution] = []
     waiting: deque[Future[Solution]] = deque()
     for start in range(0, len(graphs), chunk):
         part = slice(start, start + chunk)
-        job = (readable[part], graphs[part], observed and observed[part], limits, backend, timings)
+        job = (readable[part], graphs[part], observed and observed[part], effort, limits, backend, timings)
         if len(graphs) <= chunk:
             solutions.append(_solve(*job))
         else:
@@ -108,22 +86,8 @@ def _observed(
 
 
 @cache
-def _workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_workers(), thread_name_prefix="fcjax")
-
-
-@cache
-def _free_memory() -> int:
-    """Bytes that the machine had free when first asked."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 4 * 2**30
+    return ThreadPoolExecutor(workers(), thread_name_prefix="fcjax")
 
 
 class _Clock:
@@ -144,6 +108,7 @@ def _solve(
     graphs: Sequence[FactGraph],
     given: Sequence[FactGraph | FcjaxError],
     evidence: Sequence[Evidence | None] | None,
+    effort: Effort,
     limits: Limits,
     backend: Backend,
     timings: dict[str, float] | None,
@@ -157,11 +122,12 @@ def _solve(
     clock.mark("table")
     reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
     clock.mark("reduce")
-    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, RESTARTS, limits.exact_width)
+    widest = limits.width(effort)
+    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest)
     clock.mark("plan")
     weights = layout.weigh(steps, table.node_ptr, reduced)
     clock.mark("pack")
-    exact = (steps.width <= limits.exact_width) & (steps.cost <= limits.entries())
+    exact = (steps.width <= widest) & (steps.cost <= limits.entries())
     log_z, p, joint, held = _sweep(backend, steps, weights, exact)
     inconsistent = np.zeros(len(table), bool)
     for g in np.flatnonzero(~held):
@@ -171,29 +137,66 @@ def _solve(
         sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, p, joint)
     clock.mark("sweep")
     p, joint = layout.carry_back(steps, table.node_ptr, reduced, weights.wanted, p, joint)
-    reduce.restore(table.node_ptr, reduced, p, joint)
-    log_z = log_z + reduced.log_z
-    width = np.maximum(steps.width, reduced.width)
+    reduce.restore(table.node_ptr, reduced, np.flatnonzero(exact), p, joint)
     solution = Solution(
         node_ptr=table.node_ptr.tolist(),
         p=p,
-        lower=None,
-        upper=None,
-        log_z=log_z,
-        width=width,
+        lower=None if exact.all() else p.copy(),
+        upper=None if exact.all() else p.copy(),
+        log_z=log_z + reduced.log_z,
+        width=np.maximum(steps.width, reduced.width),
         status=[Status.OK] * len(table),
         method=["exact"] * len(table),
         reason=dict(invalid),
         gap=np.zeros(len(table)),
-        rows=np.diff(steps.step_ptr).astype(bool).astype(np.int64),
+        rows=(np.diff(steps.step_ptr) > 0).astype(np.int64),
         cutset=np.zeros(len(table), np.int32),
     )
-    for g in np.flatnonzero(~exact | (log_z == -np.inf)):
-        _fail(solution, int(g), graphs, evidence, limits, bool(exact[g]))
-    for g in invalid:
-        solution.status[g], solution.method[g] = Status.INVALID_INPUT, None
+    for g in np.flatnonzero(exact & (solution.log_z == -np.inf)).tolist():
+        _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], (evidence and evidence[g]) or {}))
     clock.mark("back")
+    for g in np.flatnonzero(~exact).tolist():
+        if not satisfiable(graphs[g], (evidence and evidence[g]) or {}):
+            _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], (evidence and evidence[g]) or {}))
+            continue
+        _condition(solution, g, table, reduced, effort, limits, joint)
+    clock.mark("condition")
+    for g, reason in invalid.items():
+        _fail(solution, g, Status.INVALID_INPUT, reason)
     return solution
+
+
+def _condition(
+    solution: Solution,
+    g: int,
+    table: GraphTable,
+    reduced: reduce.Reduced,
+    effort: Effort,
+    limits: Limits,
+    joint: np.ndarray,
+) -> None:
+    """Fill row g of a wide graph."""
+    assert solution.lower is not None and solution.upper is not None
+    found = condition(g, table, reduced, effort, limits, solution.p, joint)
+    mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
+    solution.rows[g], solution.cutset[g] = found.rows, found.cutset
+    solution.log_z[g] = found.log_z + reduced.log_z[g]
+    solution.gap[g] = found.excess if effort != "fast" else np.nan
+    solution.method[g] = "conditioned"
+    solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
+    if found.log_z == -np.inf or (effort != "fast" and found.excess > HOPELESS):
+        _fail(
+            solution,
+            g,
+            Status.TOO_WIDE,
+            f"induced width {solution.width[g]}, over {limits.width(effort)} (exact_width), and a gap of "
+            f"{found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}; raise `rows`, `seconds`, "
+            f"`cutset_width`, or `exact_width` with `memory`",
+        )
+    elif effort == "fast":
+        solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
+    elif effort == "tight" and found.excess > limits.tail:
+        solution.reason[g] = f"the proof stopped at a gap of {found.excess:.2g} after {found.rows} rows"
 
 
 def _sweep(
@@ -237,23 +240,9 @@ def _check_evidence(
     return checked, kept
 
 
-def _fail(
-    solution: Solution,
-    g: int,
-    graphs: Sequence[FactGraph],
-    evidence: Sequence[Evidence | None] | None,
-    limits: Limits,
-    tried: bool,
-) -> None:
-    """Give row g the status of a graph with Z = 0, or of one that is too wide."""
-    solution.method[g] = None
-    if tried:
-        solution.status[g] = Status.INCONSISTENT
-        solution.reason[g] = describe_clash(graphs[g], (evidence and evidence[g]) or {})
-        return
-    solution.status[g] = Status.TOO_WIDE
-    solution.log_z[g] = np.nan
-    solution.reason[g] = (
-        f"induced width {solution.width[g]}; allowed: {limits.exact_width} (exact_width) within "
-        f"{limits.entries() * 8 / 2**20:.0f} MiB of tables (memory); raise a limit"
-    )
+def _fail(solution: Solution, g: int, status: Status, reason: str) -> None:
+    """Row g has no value."""
+    solution.status[g], solution.method[g], solution.reason[g] = status, None, reason
+    if status is not Status.INCONSISTENT:
+        solution.log_z[g] = np.nan
+    solution.gap[g] = np.nan

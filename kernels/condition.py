@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from fcjax.kernels import plan, sweep_cpu, sweep_log
-from fcjax.kernels.logspace import log_add
 from fcjax.kernels.cutset import CLAMP, log_weight
+from fcjax.kernels.logspace import log_add
 
 SAFE = 600.0  # nats of range that a float64 table certainly holds
 
@@ -43,7 +43,9 @@ class Search(NamedTuple):
     heap: np.ndarray  # [N] int64: open nodes, largest bound first
     mass: np.ndarray  # [K] float64: of true
     joint: np.ndarray  # [M, 4] float64
-    scalar: np.ndarray  # [7] float64: LOG_L (log), OPEN (R over exp(REFERENCE)), REFERENCE (log), ROWS, NODES, HEAP, SOLVED
+    scalar: (
+        np.ndarray
+    )  # [7] float64: LOG_L (log), OPEN (R over exp(REFERENCE)), REFERENCE (log), ROWS, NODES, HEAP, SOLVED
 
 
 @njit(cache=True, nogil=True)
@@ -209,5 +211,3 @@ def solve(core, search, work, wanted, state):
                 else:
                     q = 1.0 if state[-1 - at] == x else 0.0
                 search.joint[e, 2 * state[i] + x if core.tail[e] == v else 2 * x + state[i]] += share * q
-
-

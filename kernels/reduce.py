@@ -323,14 +323,15 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
 
 
 @njit(cache=True, nogil=True)
-def restore(node_ptr, reduced, p, joint):
-    """Fill in the posteriors of the eliminated variables, in place.
+def restore(node_ptr, reduced, graphs, p, joint):
+    """Fill in the posteriors of the eliminated variables of `graphs`, in place.
 
     `p [V]` float64 holds P(true) of the core's variables, `joint [E + V, 4]` the joint posterior of the core's edges by
     [state of tail][state of head]; both are completed for all variables and all edges that still stood when one of
-    their ends was eliminated. Graphs with Z = 0 get no meaningful numbers.
+    their ends was eliminated. Everything is linear in the core's posteriors. Graphs with Z = 0 get no meaningful
+    numbers.
     """
-    for g in range(len(node_ptr) - 1):
+    for g in graphs:
         n0, e0 = node_ptr[g], reduced.edge_ptr[g]
         t, hd, pg, jg = reduced.tail[e0:], reduced.head[e0:], p[n0:], joint[e0:]
         for i in range(reduced.eliminated[g] - 1, -1, -1):
@@ -360,4 +361,4 @@ def restore(node_ptr, reduced, p, joint):
                         jg[e, _at(v_tail, 0, s)] += false
                         jg[e2, _at(v_tail2, 1, r)] += true
                         jg[e2, _at(v_tail2, 0, r)] += false
-            pg[v] = jg[e, _at(v_tail, 1, 0)] + jg[e, _at(v_tail, 1, 1)]
+            pg[v] = min(1.0, jg[e, _at(v_tail, 1, 0)] + jg[e, _at(v_tail, 1, 1)])  # rounding may pass 1

@@ -16,6 +16,7 @@ from numba import njit
 from fcjax.kernels import condition, cutset, hoelder
 from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
 
+LONG, WIDEN = 24, 2  # a cutset that is longer than this is brought down by a wider rest, so many times
 TIGHTEN = 50  # gradient steps at the root, at most
 RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
 BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
@@ -201,12 +202,66 @@ def take_core(g, node_ptr, factor_ptr, reduced):
 
 @njit(cache=True, nogil=True)
 def prepare(core, wanted, target, restarts, rows):
-    """Choose a cutset that leaves a width of `target`, and set up a search of `rows` at most."""
+    """Choose a cutset that leaves a width of `target`, or a little more where the cutset would be long, and set up a search of `rows` at most.
+
+    Returns (search, workspace, beliefs of the cutset in log-odds `[D]`).
+    """
     belief, message = cutset.propagate(core)
     ranking = cutset.rank(core, belief)
     length, order, _ = cutset.choose(core, ranking, target, restarts)
-    search = condition.start(core, ranking[:length].copy(), order, belief, message, rows + 4)
-    return search, condition.workspace(search, wanted)
+    for _ in range(WIDEN):  # a wider rest costs less than a long cutset
+        if length <= LONG:
+            break
+        target += 2
+        length, order, _ = cutset.choose(core, ranking, target, restarts)
+    cut = ranking[:length].copy()
+    search = condition.start(core, cut, order, belief, message, rows + 4)
+    return search, condition.workspace(search, wanted), belief[cut]
+
+
+@njit(cache=True, nogil=True)
+def most_believed(core, search, work, wanted, belief, rows):
+    """Solve the `rows` assignments of the largest product of beliefs, and prove nothing.
+
+    Assignments are made of the most believed one by flipping variables in the order of how little that costs: after
+    flips {.., i} come {.., i, i + 1} and {.., i + 1}. Each is generated once, in order of cost.
+    """
+    count = len(search.cut)
+    order = np.argsort(np.abs(belief))
+    best = search.state[0].copy()
+    condition.solve(core, search, work, wanted, best)
+    search.scalar[ROWS] += 1
+    search.scalar[NODES] = 1
+    if count == 0:
+        return
+    search.state[0] = 0  # nodes hold which of the ordered variables are flipped; `depth` is the last one
+    search.state[0, 0] = 1
+    search.depth[0], search.bound[0] = 0, -abs(belief[order[0]])
+    search.scalar[HEAP] = 1
+    search.heap[0] = 0
+    state = np.empty(count, np.int8)
+    while search.scalar[HEAP] > 0 and search.scalar[ROWS] < rows:
+        node = _pop(search)
+        last = search.depth[node]
+        for i in range(count):
+            state[order[i]] = best[order[i]] ^ search.state[node, i]
+        condition.solve(core, search, work, wanted, state)
+        search.scalar[ROWS] += 1
+        if last + 1 == count:
+            continue
+        for keep in range(2):
+            child = np.int64(search.scalar[NODES])
+            if child >= len(search.depth):
+                return
+            search.state[child] = search.state[node]
+            search.state[child, last] = keep
+            search.state[child, last + 1] = 1
+            search.depth[child] = last + 1
+            search.bound[child] = search.bound[node] - abs(belief[order[last + 1]])
+            if keep == 0:
+                search.bound[child] += abs(belief[order[last]])
+            search.scalar[NODES] = child + 1
+            _push(search, child)
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,84 @@
+"""Graphs that are too wide to eliminate: conditioned with a proof, or estimated (SPEC 4)."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+
+from fcjax.kernels import reduce, search
+from fcjax.limits import Limits
+from fcjax.records import EPS
+from fcjax.table import GraphTable
+
+Effort = Literal["tight", "label", "fast"]
+
+BUDGET = 3e9  # table entries that one graph may cost in all, whatever its rows: some seconds
+STEP_COST = 100.0  # entries that the fixed cost of a step is worth
+SLICE = 64  # rows between two looks at the clock
+BAND = 2 * EPS
+
+
+def condition(
+    g: int,
+    table: GraphTable,
+    reduced: reduce.Reduced,
+    effort: Effort,
+    limits: Limits,
+    p: np.ndarray,
+    joint: np.ndarray,
+) -> search.Found:
+    """Search the assignments of a cutset of graph g, as far as `effort` and `limits` allow.
+
+    Writes P(true) among the solved assignments to graph g's part of `p [V]`, and its joint posteriors to `joint`; the
+    result says how much was left open.
+    """
+    began = perf_counter()
+    core, variables, wanted = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
+    edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
+    state, work, belief = search.prepare(core, wanted, limits.cutset_width, limits.restarts, limits.rows)
+    rows = int(min(limits.rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
+
+    def write(excess: float) -> search.Found:
+        found = search.report(state, excess)
+        p[table.node_ptr[g] + variables] = found.p
+        joint[edges] = found.joint
+        reduce.restore(table.node_ptr, reduced, np.array([g]), p, joint)
+        return found
+
+    if effort == "fast":
+        search.most_believed(core, state, work, wanted, belief, min(rows, limits.assignments))
+        return write(np.inf)
+    believed = state.state[0].copy()
+    search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
+    mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
+    tail, spent = limits.tail, 0
+    while True:
+        spent = int(state.scalar[search.ROWS])
+        until = rows if limits.seconds is None else min(rows, spent + SLICE)
+        excess = search.advance(core, state, work, wanted, believed, until, tail, effort == "label")
+        found = write(excess)
+        late = limits.seconds is not None and perf_counter() - began > limits.seconds
+        if late or found.rows + 2 > rows or excess <= limits.tail or not state.scalar[search.HEAP]:
+            return found
+        if effort == "label":
+            if all_certain(p[mine], excess):
+                return found
+            tail = max(limits.tail, min(tail, excess) / 4)  # the core is certain, but not all that hangs on it
+            if tail == limits.tail:
+                effort = "tight"
+
+
+def interval(p: np.ndarray, excess: float) -> tuple[np.ndarray, np.ndarray]:
+    """The proved interval of posteriors `p` among solved assignments, where `excess` is open mass over solved mass."""
+    if not np.isfinite(excess):
+        return np.zeros_like(p), np.ones_like(p)
+    return p / (1.0 + excess), (p + excess) / (1.0 + excess)
+
+
+def all_certain(p: np.ndarray, excess: float) -> bool:
+    """Whether every interval, rounded outward by EPS, lies on one side of the tie band or inside it."""
+    low, high = interval(p, excess)
+    low, high = low - EPS, high + EPS
+    return bool(np.all((low > 0.5 + BAND) | (high < 0.5 - BAND) | ((low >= 0.5 - BAND) & (high <= 0.5 + BAND))))
