@@ -106,13 +106,13 @@ def rank(core, belief):
 
 @njit(cache=True, nogil=True)
 def choose(core, ranking, target, restarts):
-    """The shortest prefix of `ranking` whose removal brings the width to `target`.
+    """The shortest prefix of `ranking`, of one variable at least, whose removal brings the width to `target`.
 
     Returns (its length, the order of the rest, the rest's width).
     """
     count = len(core.unary)
     removed, order = np.zeros(count, np.bool_), np.empty(count, np.int32)
-    low, high = 0, count  # a prefix of `high` is known to do
+    low, high = 1, count  # a prefix of `high` is known to do
     while low < high:
         middle = (low + high) // 2
         removed[:] = False
