@@ -74,7 +74,7 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
 
     status, reason = posterior.status, posterior.reason
     if not status.failed:
-        status, reason = Status.OK, None
+        status = Status.OK  # the reason may still say how far an unfinished proof came
         if not counted:
             status = lost.most_common(1)[0][0]
             reason = "every atom failed: " + ", ".join(f"{count} {why}" for why, count in sorted(lost.items()))
@@ -101,7 +101,7 @@ def model_answer(graph: FactGraph, posterior: Posterior) -> Row:
     return answer | {
         "method": posterior.method,
         "width": posterior.width,
-        "log_z": rounded(posterior.log_z),
+        "log_z": finite(posterior.log_z),
         "marginals": [
             {"name": name, "p": rounded(p[name]), "lower": rounded_down(lower[name]), "upper": rounded_up(upper[name])}
             for name in graph.ids
@@ -219,23 +219,27 @@ def _atom_statuses(
 
 
 def _diagnostics(graph: FactGraph, posterior: Posterior, n_failed_relations: int) -> Row:
-    log_z = posterior.log_z
     row: Row = {
         "method": posterior.method,
         "width": posterior.width,
-        "log_z": rounded(log_z) if log_z is not None and math.isfinite(log_z) else None,
+        "log_z": finite(posterior.log_z),
         "n_variables": len(graph.ids),
         "n_relations": len(graph.relations),
         "n_failed_relations": n_failed_relations,
     }
     if posterior.method == "conditioned":
-        row |= {"rows": posterior.rows, "gap": rounded(posterior.gap), "cutset": posterior.cutset}
+        row |= {"rows": posterior.rows, "gap": finite(posterior.gap), "cutset": posterior.cutset}
     return row
 
 
 def rounded(value: float) -> float:
     """`value` to 7 digits, as every number of a results file is; never -0.0."""
     return round(float(value), DIGITS) + 0.0
+
+
+def finite(value: float) -> float | None:
+    """`value` rounded, or None where it is no number: JSON has no word for infinity."""
+    return rounded(value) if math.isfinite(value) else None
 
 
 def rounded_down(value: float) -> float:

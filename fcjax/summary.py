@@ -17,7 +17,7 @@ from jaxtyping import Float
 from fcjax import agreement
 from fcjax.measures import K, Tally, case_measures, k_of
 from fcjax.records import Label, Status
-from fcjax.results import Row, rounded
+from fcjax.results import Row, finite, rounded
 
 MEANS: Final = (
     "precision",
@@ -96,8 +96,8 @@ class Summary:
 
         def stated(name: str) -> dict[str, float | None]:
             low, high = _interval(drawn[name]) if drawn else (None, None)
-            ends = {"worst": _finite(worst[name]), "best": _finite(best[name])}
-            return {"value": _finite(found[name]), "low": low, "high": high, **ends}
+            ends = {"worst": finite(worst[name]), "best": finite(best[name])}
+            return {"value": finite(found[name]), "low": low, "high": high, **ends}
 
         rests = {
             "n": int(totals[_HAS]),
@@ -220,7 +220,3 @@ def _interval(values: Float[np.ndarray, " R"]) -> tuple[float | None, float | No
         return None, None
     low, high = np.quantile(values, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     return rounded(low), rounded(high)
-
-
-def _finite(value: float) -> float | None:
-    return rounded(value) if math.isfinite(value) else None
