@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fcjax.bulk import Settings, score
-    from fcjax.engine import Limits, infer
+    from fcjax.engine import infer
     from fcjax.errors import Fault, FcjaxError, InputError, SettingsError
     from fcjax.graph import FactGraph
+    from fcjax.limits import Limits
     from fcjax.posterior import Posterior
     from fcjax.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
 
@@ -40,9 +41,10 @@ __all__ = [
 
 _HOMES = {
     "fcjax.bulk": ("Settings", "score"),
-    "fcjax.engine": ("Limits", "infer"),
+    "fcjax.engine": ("infer",),
     "fcjax.errors": ("Fault", "FcjaxError", "InputError", "SettingsError"),
     "fcjax.graph": ("FactGraph",),
+    "fcjax.limits": ("Limits",),
     "fcjax.posterior": ("Posterior",),
     "fcjax.records": (
         "EPS", "Atom", "Case", "Context", "Label", "MarkovModel", "Relation", "RelationType", "Status",

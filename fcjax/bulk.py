@@ -45,8 +45,10 @@ from fcjax.summary import Summary
 from fcjax.survey import Survey, readable_twice, survey
 
 if TYPE_CHECKING:
-    from fcjax.engine import Backend, Effort, Limits
+    from fcjax.engine import Backend
+    from fcjax.limits import Limits
     from fcjax.posterior import Posterior
+    from fcjax.wide import Effort
 
 CHUNK: Final = 512
 """Cases that the engine gets at a time."""

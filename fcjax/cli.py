@@ -73,15 +73,11 @@ def score(
     /,
     source: str,
     out: str | None,
-    effort: Any,
-    limit_width: int | None,
-    memory: int | None,
-    backend: Any,
     limit: int | None,
     overwrite: bool,
     quiet: bool,
     as_json: bool,
-    **graph: Any,
+    **options: Any,
 ) -> None:
     """Score cases that carry relations.
 
@@ -96,7 +92,7 @@ def score(
     from fcjax.engine import use_persistent_cache
 
     use_persistent_cache()
-    settings = Settings(effort=effort, limits=shell.limits(limit_width, memory), backend=backend, **graph)
+    settings = Settings(limits=shell.taken_limits(options), **options)
     to_file = out is not None and out != "-"
     watch = _Watch(bar=not quiet, table=not (quiet or as_json))
     try:
@@ -300,12 +296,9 @@ def infer(
     model: str,
     evid: str | None,
     out: str | None,
-    effort: Any,
-    limit_width: int | None,
-    memory: int | None,
-    backend: Any,
     quiet: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Infer the marginals of a UAI model.
 
@@ -324,7 +317,7 @@ def infer(
 
     graph = FactGraph.from_model(read_uai(model, evid))
     use_persistent_cache()
-    found = run([graph], effort, limits=shell.limits(limit_width, memory), backend=backend)[0]
+    found = run([graph], limits=shell.taken_limits(options), **options)[0]
     answer = {"model": model, **model_answer(graph, found)}
     if out:
         write_lines(out, [orjson.dumps(answer)], bare=True)

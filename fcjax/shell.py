@@ -15,7 +15,7 @@ import click
 from fcjax.errors import Fault, FcjaxError
 
 if TYPE_CHECKING:
-    from fcjax.engine import Limits
+    from fcjax.limits import Limits
 
 OK, SOME_FAILED, UNUSABLE, BROKEN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 70, 130, 141
 """The exit codes."""
@@ -195,14 +195,18 @@ engine_options = _added(
     ),
     click.option("--limit-width", type=click.IntRange(0, 40), metavar="N", help="The widest graph to be exact."),
     click.option("--memory", callback=size, metavar="SIZE", help="Memory for the tables of one graph, such as 500M."),
+    click.option("--rows", type=click.IntRange(2), metavar="N", help="Sweeps that a proof may take on one graph."),
+    click.option("--seconds", type=click.FloatRange(0), metavar="S", help="Time that a proof may take on one graph."),
+    click.option("--tail", type=click.FloatRange(0), metavar="GAP", help="The gap at which a proof is finished."),
     click.option("--backend", type=click.Choice(["cpu", "xla"]), help="What does the sweeps. [default: by the device]"),
 )
-"""What inference may spend: the arguments of `infer`, and those of `limits` below."""
+"""What inference may spend: `effort` and `backend` of `infer`, and what `taken_limits` takes out."""
 
 
-def limits(limit_width: int | None, memory: int | None) -> Limits:
-    """The engine's limits with what was given in place of its own defaults."""
-    from fcjax.engine import Limits
+def taken_limits(options: dict[str, Any]) -> Limits:
+    """The engine's limits, with what was given in place of its own defaults; their options are taken out."""
+    from fcjax.limits import Limits
 
-    given = {"exact_width": limit_width, "memory": memory}
+    names = {"limit_width": "exact_width", "memory": "memory", "rows": "rows", "seconds": "seconds", "tail": "tail"}
+    given = {name: options.pop(option) for option, name in names.items()}
     return Limits(**{name: bound for name, bound in given.items() if bound is not None})

@@ -7,9 +7,10 @@ import math
 
 import pytest
 
-from fcjax.engine import Limits, infer
+from fcjax.engine import infer
 from fcjax.graph import FactGraph
 from fcjax.io.files import parse_case
+from fcjax.limits import Limits
 from fcjax.records import Status
 from fcjax.results import case_row, rounded, rounded_down, rounded_up, unscored_row
 from fcjax.summary import Summary
