@@ -41,6 +41,7 @@ GUESTS = {
 ROOMS = {
     "fcjax.records": GROUND,
     "fcjax.errors": GROUND,
+    "fcjax.limits": GROUND,
     "fcjax.kernels": KERNELS,  # and all below it
     "fcjax.io": IO,
     "fcjax.agreement": GRAPH,
@@ -52,6 +53,7 @@ ROOMS = {
     "fcjax.summary": GRAPH,
     "fcjax.table": GRAPH,
     "fcjax.engine": ENGINE,
+    "fcjax.wide": ENGINE,
     "fcjax.bulk": BULK,
     "fcjax.survey": BULK,
     "fcjax.cli": DOOR,
