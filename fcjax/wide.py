@@ -37,14 +37,18 @@ def condition(
     began = perf_counter()
     core, variables, wanted = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
-    state, work, belief = search.prepare(core, wanted, limits.cutset_width, limits.restarts, limits.rows)
+    target = min(limits.cutset_width, limits.width(effort))
+    state, work, belief = search.prepare(core, wanted, target, limits.restarts, limits.rows)
     rows = int(min(limits.rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
+
+    mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
 
     def write(excess: float) -> search.Found:
         found = search.report(state, excess)
         p[table.node_ptr[g] + variables] = found.p
         joint[edges] = found.joint
         reduce.restore(table.node_ptr, reduced, np.array([g]), p, joint)
+        np.clip(p[mine], 0.0, 1.0, out=p[mine])  # weighted means, up to rounding
         return found
 
     if effort == "fast":
@@ -52,7 +56,6 @@ def condition(
         return write(np.inf)
     believed = state.state[0].copy()
     search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
-    mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
     tail, spent = limits.tail, 0
     while True:
         spent = int(state.scalar[search.ROWS])

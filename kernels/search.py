@@ -16,7 +16,7 @@ from numba import njit
 from fcjax.kernels import condition, cutset, hoelder
 from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
 
-LONG, WIDEN = 24, 2  # a cutset that is longer than this is brought down by a wider rest, so many times
+LONG, WIDEN = 20, 2  # a cutset that is longer than this is brought down by a wider rest, so many times
 TIGHTEN = 50  # gradient steps at the root, at most
 RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
 BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
@@ -117,6 +117,8 @@ def begin(core, search, work, wanted, tighten):
     """Solve the most believed assignment, tighten the root, and open it."""
     condition.solve(core, search, work, wanted, search.state[0])
     search.scalar[ROWS] += 1
+    if len(search.cut) == 0:
+        return  # that was all of Z
     if tighten > 0:
         hoelder.tighten(core, search, work, tighten)
     search.depth[0] = 0
