@@ -14,7 +14,9 @@ import numpy as np
 from numba import njit
 
 CEILING = 2.0**48  # entries of tables in all, past which an order is of no use to anybody
-PATIENCE = 4_000_000  # comparisons that the restarts of one graph may cost
+SHARE = 0.25  # of a sweep's time that the restarts may take
+LONGEST = 3e7  # ns that the restarts of one graph may take, whatever the sweep
+ENTRY, STEP, COMPARISON = 4.0, 1500.0, 8.0  # about what a table entry, a step, a greedy comparison take, in ns
 
 
 class Steps(NamedTuple):
@@ -123,13 +125,14 @@ def neighbours(count, edges, tail, head, index, row, column):
 def search(count, row, column, removed, restarts, order):
     """The cheapest of some greedy orders, written to `order`; returns (steps, width, cost).
 
-    The first order takes the first variable on a tie, so that small graphs are planned once; wider ones get up to
-    `restarts` more, and those that cannot improve are cut short.
+    The first order takes the first variable on a tie. `restarts` more are tried at most, and only while they take a
+    small part of the time that a sweep along the first one would; those that cannot improve are cut short.
     """
     absent, inside, done = np.empty(count, np.int32), np.empty(count, np.bool_), np.empty(count, np.bool_)
     steps, width, cost = greedy(count, row, column, removed, 0, CEILING, order, absent, inside, done)
     trial = np.empty(count, np.int32)
-    tries = min(restarts, max(0, (width - 4) * (width - 4)), PATIENCE // (count * count + 1))
+    saving = SHARE * (ENTRY * min(cost, CEILING) + STEP * steps)
+    tries = min(restarts, int(saving / (COMPARISON * count * count)), int(LONGEST / (COMPARISON * count * count)))
     for seed in range(1, tries + 1):
         _, trial_width, trial_cost = greedy(count, row, column, removed, seed, cost, trial, absent, inside, done)
         if trial_cost < cost:
