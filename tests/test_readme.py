@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import fcjax
-from fcjax.io.files import read_cases
+from fcjax.io import files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -44,8 +45,19 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def usual_files(folder):
+    """Files of the names that snippets take for given."""
+    shutil.copy("examples/cases.jsonl", "cases.jsonl")
+    Path("cases.jsonl.gz").write_bytes(gzip.compress(Path("cases.jsonl").read_bytes()))
+    files.convert("cases.jsonl", "problem.json", "problem")
+    graph = fcjax.FactGraph.from_dict({"nodes": [{"id": "a0", "type": "atom"}], "edges": []})
+    files.write_uai("model.uai", graph.to_model())
+    Path("model.uai.evid").write_text("1 0 1")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
-def test_python_runs_and_prints(page, folder):
+def test_python_runs_and_prints(page, usual_files):
     """Python blocks of a page run one after the other; a text block tells what the last one printed."""
     names: dict[str, object] = {}
     printed = None
@@ -93,10 +105,19 @@ def test_links_lead_somewhere(page):
 def test_case_of_the_readme_comes_out_as_it_says(folder):
     case, atom = (json.loads(code) for language, code in blocks(README) if language == "json")
     Path("case.json").write_text(json.dumps(case), encoding="utf-8")
-    assert [row.faults for row in read_cases("case.json")] == [()]
+    assert [row.faults for row in files.read_cases("case.json")] == [()]
     fcjax.score("case.json", "row.jsonl")
     row = json.loads(Path("row.jsonl").read_text(encoding="utf-8"))
     assert row["atoms"][1] == atom
+
+
+def test_json_of_the_formats_page_is_valid(folder):
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    shown = [code for language, code in blocks(page) if language == "json"]
+    assert len(shown) == 2
+    for code in shown:
+        Path("shown.json").write_text(code, encoding="utf-8")
+        assert not [fault for fault in files.validate("shown.json") if not isinstance(fault, files.Notice)]
 
 
 def test_readme_names_every_status():
