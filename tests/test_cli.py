@@ -197,7 +197,8 @@ def test_interrupted_it_says_how_to_go_on(many, tmp_path):
     assert stderr.startswith("fcjax: stopped; ")
     assert stderr.endswith("finished cases kept; run the same command to go on\n")
     kept = int(stderr.split()[2].replace(",", ""))
-    assert out.read_bytes().count(b"\n") == kept > 0
+    assert kept > 0
+    assert out.read_bytes().count(b"\n") - kept in (0, 1)  # the interrupt may come between a row and its counting
     assert fcjax("score", source, "-o", out, "-q").returncode == OK
     assert out.read_bytes() == whole
 
