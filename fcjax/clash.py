@@ -48,7 +48,8 @@ def describe_clash(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) -> 
             names.append(f"{source} {relation.type} {target} ({relation.probability:g})")
         else:
             names.append(f"factor of {source}, {target}")
-    return f"Z = 0: no assignment satisfies these together: {'; '.join(names)}; move one of their probabilities away from 0 and 1"
+    together = "; ".join(names)
+    return f"Z = 0: no assignment satisfies these together: {together}; move a probability of theirs away from 0 and 1"
 
 
 def _implications(graph: FactGraph, observed: Mapping[str, bool]) -> dict[Literal, list[Link]]:

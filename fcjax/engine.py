@@ -45,9 +45,9 @@ def infer(
 
     A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
     input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
-    `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla` where
-    that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the workers. Raises `SettingsError` for
-    arguments that make no sense.
+    `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
+    where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
+    workers. Raises `SettingsError` for arguments that make no sense.
     """
     if effort not in get_args(Effort):
         raise SettingsError(f"effort is {effort!r}; allowed: {', '.join(map(repr, get_args(Effort)))}")
@@ -130,7 +130,7 @@ def _solve(
     exact = (steps.width <= widest) & (steps.cost <= limits.entries())
     log_z, p, joint, held = _sweep(backend, steps, weights, exact)
     inconsistent = np.zeros(len(table), bool)
-    for g in np.flatnonzero(~held):
+    for g in np.flatnonzero(~held).tolist():
         inconsistent[g] = not satisfiable(graphs[g], (evidence and evidence[g]) or {})
     log_z[inconsistent] = -np.inf
     if not (held | inconsistent).all():
@@ -176,7 +176,8 @@ def _condition(
     joint: np.ndarray,
 ) -> None:
     """Fill row g of a wide graph."""
-    assert solution.lower is not None and solution.upper is not None
+    assert solution.lower is not None
+    assert solution.upper is not None
     found = condition(g, table, reduced, effort, limits, solution.p, joint)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
     solution.rows[g], solution.cutset[g] = found.rows, found.cutset

@@ -190,7 +190,7 @@ class FactGraph:
                 tables.append(values)
         return cls(
             ids=tuple(model.names),
-            kinds=("variable",) * count,
+            kinds=tuple("variable" for _ in range(count)),
             index={name: v for v, name in enumerate(model.names)},
             unary=unary,
             ends=np.array(ends, np.int32).reshape(-1, 2),
@@ -209,7 +209,7 @@ class FactGraph:
         return MarkovModel(names=self.ids, factors=tuple(factors), evidence=observed)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
-        """The graph as `{"nodes", "edges"}` (SPEC 7). Raises `InputError` for a bare model: its factors have no types."""
+        """The graph as `{"nodes", "edges"}` (SPEC 7). Raises `InputError` for bare models: they have no types."""
         if len(self.relations) < len(self.ends):
             raise InputError("a bare Markov model has factors but no relation types; allowed: a graph of relations")
         priors = self.unary[:, 1].tolist()
@@ -287,7 +287,7 @@ Answers = dict[tuple[str, str], list[Relation]]  # the answers on each ordered p
 
 
 def _merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) -> Answers:
-    """The answers on each ordered pair of kept variables. Of pairs that became one by merging, the most probable wins."""
+    """The answers on each ordered pair of kept variables; of pairs that merging made one, the most probable wins."""
     asked: dict[tuple[str, str], dict[tuple[str, str], list[Relation]]] = {}
     for relation in relations:
         if relation.status.failed:

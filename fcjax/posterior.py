@@ -46,7 +46,7 @@ class Readings(Mapping[str, Any]):
 
     __slots__ = ("_aliases", "_index", "_values")
 
-    def __init__(self, graph: FactGraph, values: list):
+    def __init__(self, graph: FactGraph, values: list[Any]):
         self._index = graph.index
         self._aliases = graph.aliases
         self._values = values
@@ -66,7 +66,7 @@ class Readings(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._index or name in self._aliases
 
-    def values(self) -> list:  # type: ignore[override]
+    def values(self) -> list[Any]:  # type: ignore[override]
         return self._values
 
     def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
@@ -96,7 +96,7 @@ class Posterior:
         if self._p is None:
             solution, row = self._solution, self._row
             if solution.status[row] is not Status.OK:
-                values = [None] * len(self.graph)
+                values: list[Any] = [None] * len(self.graph)
             else:
                 values = solution.floats()[solution.node_ptr[row] : solution.node_ptr[row + 1]]
             self._p = Readings(self.graph, values)
@@ -164,7 +164,7 @@ class Posterior:
         """How many variables were conditioned on."""
         return int(self._solution.cutset[self._row])
 
-    def _bound(self, bound: np.ndarray | None, margin: float) -> list:
+    def _bound(self, bound: np.ndarray | None, margin: float) -> list[Any]:
         solution, row = self._solution, self._row
         if solution.status[row] is not Status.OK:
             return [None] * len(self.graph)

@@ -18,8 +18,8 @@ class GraphTable:
     Weights are linear float64, >= 0; an observed variable's other state weighs 0.
     """
 
-    node_ptr: Int[np.ndarray, "G+1"]  # int64
-    factor_ptr: Int[np.ndarray, "G+1"]  # int64
+    node_ptr: Int[np.ndarray, " G+1"]  # int64
+    factor_ptr: Int[np.ndarray, " G+1"]  # int64
     unary: Float[np.ndarray, "V 2"]  # by state (false, true)
     ends: Int[np.ndarray, "E 2"]  # int32: source and target, counted within the graph
     tables: Float[np.ndarray, "E 2 2"]  # by [source state][target state]
@@ -57,5 +57,5 @@ def _starts(counts: list[int]) -> np.ndarray:
 
 
 def _stack(parts: list[np.ndarray], dtype: type) -> np.ndarray:
-    """All entries of contiguous arrays of one dtype; several times faster than `np.concatenate` on thousands of small ones."""
-    return np.frombuffer(bytearray().join(parts), dtype)
+    """All entries of many small contiguous arrays of one dtype; several times faster than `np.concatenate`."""
+    return np.frombuffer(bytearray().join(parts), dtype)  # type: ignore[arg-type]  # arrays are buffers

@@ -57,7 +57,8 @@ def start(core, cut, order, belief, message, nodes):
     to, edge, flipped = np.empty(edges, np.int32), np.empty(edges, np.int32), np.empty(edges, np.bool_)
     bit, opens = np.empty(edges, np.int16), np.empty(edges, np.bool_)
     arcs = plan.lay_steps(
-        order, rest, np.arange(edges), core.tail, core.head, names, place, ptr, to, edge, flipped, bit, opens, held, bits
+        order, rest, np.arange(edges), core.tail, core.head, names, place, ptr, to, edge, flipped, bit, opens,
+        held, bits,
     )  # fmt: skip
     width = bits.max() if rest > 0 else 0
     cost = (2.0**bits).sum()
@@ -108,7 +109,7 @@ class Workspace(NamedTuple):
     one: np.ndarray
     two: np.ndarray
     lanes: np.ndarray
-    index: np.ndarray
+    offsets: np.ndarray
 
 
 @njit(cache=True, nogil=True)
@@ -159,7 +160,7 @@ def sweep_rest(search, work, wanted, marginals):
     backward = marginals or not spread < SAFE
     log_z, held = sweep_cpu.sweep_row(
         search.steps, 0, rest, search.arc, search.arc_scale, work.unary, wanted, work.p, work.joint, work.stack,
-        work.one, work.two, work.lanes, work.index, backward,
+        work.one, work.two, work.lanes, work.offsets, backward,
     )  # fmt: skip
     if not held:
         log_z = sweep_log.sweep_row(search.steps, 0, rest, search.log_arc, work.unary, wanted, work.p, work.joint)
@@ -206,8 +207,6 @@ def solve(core, search, work, wanted, state):
             if at < 0 and -1 - at < i:
                 continue  # counted at the other end
             for x in range(2):
-                if at >= 0:
-                    q = work.p[at] if x == 1 else 1.0 - work.p[at]
-                else:
-                    q = 1.0 if state[-1 - at] == x else 0.0
+                true = work.p[at] if at >= 0 else np.float64(state[-1 - at])
+                q = true if x == 1 else 1.0 - true
                 search.joint[e, 2 * state[i] + x if core.tail[e] == v else 2 * x + state[i]] += share * q

@@ -107,7 +107,7 @@ def slot_counts(steps):
 
 @njit(cache=True, nogil=True)
 def fill_tile(steps, weights, graphs, unary, factors, closes):
-    """Lay `graphs` into the first rows of a padded tile: float32 `unary [B, C, 2]`, `factors [B, C, 2, W, 2]`, `closes`.
+    """Lay `graphs` into the first rows of a tile: `unary [B, C, 2]`, `factors [B, C, 2, W, 2]`, `closes [B, C]`.
 
     Returns the natural logarithm of each row's scale, float64. Expects the tile to hold inert padding.
     """

@@ -104,7 +104,7 @@ def greedy(count, row, column, removed, seed, ceiling, order, absent, inside, do
 
 @njit(cache=True, nogil=True)
 def neighbours(count, edges, tail, head, index, row, column):
-    """Adjacency of `count` core variables in `row [count + 1]`, `column [2 len(edges)]`; `index` numbers the variables."""
+    """Adjacency of `count` variables in `row [count + 1]`, `column [2 len(edges)]`; `index` numbers them."""
     row[: count + 1] = 0
     for e in edges:
         row[index[tail[e]] + 1] += 1

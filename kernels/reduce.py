@@ -119,7 +119,7 @@ def _log_edge(e, table, logged):
 
 @njit(cache=True, nogil=True)
 def _leaf_message(v, e, v_tail, weight, table, variable_logged, edge_logged, share, message):
-    """Sum leaf v out over its edge: log messages by the neighbour's state in `message[:2]`, P(v | it) in `share[:2]`."""
+    """Sum leaf v out over its edge: `message[:2]`, logs by the neighbour's state, and `share[:2]`, P(v | it)."""
     if not variable_logged[v] and not edge_logged[e]:
         lowest = math.inf
         for s in range(2):
@@ -168,7 +168,7 @@ def _chain_message(v, e, v_tail, e2, v_tail2, weight, table, variable_logged, ed
 
 @njit(cache=True, nogil=True)
 def reduce(node_ptr, factor_ptr, unary, ends, tables):
-    """Reduce `G` graphs; weights `unary [V, 2]`, `tables [E, 2, 2]` are linear and >= 0, `ends [E, 2]` within a graph."""
+    """Reduce `G` graphs; `unary [V, 2]`, `tables [E, 2, 2]` are linear weights >= 0, `ends [E, 2]` within a graph."""
     graphs = len(node_ptr) - 1
     nodes, factors = len(unary), len(ends)
     space = nodes + factors
@@ -318,7 +318,8 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
                     kept += 1
         core_edges[g] = kept
     return Reduced(
-        edge_ptr, tail, head, table, weight, share, order, used, eliminated, edge_of, core_edges, core_edge, width, log_z
+        edge_ptr, tail, head, table, weight, share, order, used, eliminated, edge_of, core_edges, core_edge, width,
+        log_z,
     )  # fmt: skip
 
 

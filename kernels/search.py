@@ -204,7 +204,9 @@ def take_core(g, node_ptr, factor_ptr, reduced):
 
 @njit(cache=True, nogil=True)
 def prepare(core, wanted, target, restarts, rows):
-    """Choose a cutset that leaves a width of `target`, or a little more where the cutset would be long, and set up a search of `rows` at most.
+    """Choose a cutset that leaves a width of `target`, and set up a search of `rows` at most.
+
+    Where the cutset would be long, a little more width is left.
 
     Returns (search, workspace, beliefs of the cutset in log-odds `[D]`).
     """
@@ -271,6 +273,6 @@ def report(search, r):
     """What the search knows so far."""
     scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]) if search.scalar[SOLVED] > 0 else 0.0
     return Found(
-        search.scalar[LOG_L], r, search.mass * scale, search.joint * scale, np.int64(search.scalar[ROWS]),
+        search.scalar[LOG_L], r, search.mass * scale, search.joint * scale, int(search.scalar[ROWS]),
         len(search.cut), search.steps.width[0],
     )  # fmt: skip

@@ -43,7 +43,7 @@ def _spread(out, bits, start, arc_at, arc, z, first):
 
 @njit(cache=True, nogil=True)
 def _offsets(out, bits, start, entered, stride):
-    """out[x] = where the old table keeps x's entry: bits that have just entered do not count. Returns the next stride."""
+    """out[x] = where the old table keeps x's entry, without bits that have just entered. Returns the next stride."""
     out[0] = 0
     for b in range(bits):
         size = 1 << b
@@ -178,12 +178,12 @@ def _prepare(i, new, steps, arcs, arc, unary, top, scale, lanes, index, entered,
 def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack, one, two, lanes, index, backward):
     """Sweep one row over steps `first:last` there and back; returns (log_z, whether the number format held it).
 
-    `arc`, `arc_scale` are the weights of all arcs of `steps`, `unary [last - first, 2]` this row's own. Writes P(true) of
-    each step's variable to `p [last - first]`, and to `joint [A, 4]` the joint posterior of the arcs that are `wanted`,
-    by [state of the step's variable][state of the later one]. Workspace: `stack` for all tables and one entry more,
-    `one` and `two` for the largest table, `lanes [8, n]` and `index [2, n]` for the larger half of the bits; the
-    number format is that of `stack`. Without `backward` only log_z is found, and the caller has seen to it that no factor
-    can overflow the number format.
+    `arc`, `arc_scale` are the weights of all arcs of `steps`, `unary [last - first, 2]` this row's own. Writes P(true)
+    of each step's variable to `p [last - first]`, and to `joint [A, 4]` the joint posterior of the arcs that are
+    `wanted`, by [state of the step's variable][state of the later one]. Workspace: `stack` for all tables and one entry
+    more, `one` and `two` for the largest table, `lanes [8, n]` and `index [2, n]` for the larger half of the bits; the
+    number format is that of `stack`. Without `backward` only log_z is found, and the caller has seen to it that the
+    factors' range cannot leave the number format.
     """
     count = last - first
     h0, h1, l0, l1 = lanes[0], lanes[1], lanes[2], lanes[3]
