@@ -150,7 +150,7 @@ def test_a_reader_that_goes_away_is_no_error(good):
 def many(tmp_path_factory):
     """A file that takes a while, and its results without any stop."""
     folder = tmp_path_factory.mktemp("many")
-    source = write(folder / "cases.jsonl", *(case(f"case-{i}", atoms=1 + i % 20) for i in range(4000)))
+    source = write(folder / "cases.jsonl", *(case(f"case-{i}", atoms=1 + i % 20) for i in range(2500)))
     assert fcjax("score", source, "-o", folder / "whole.jsonl", "-q").returncode == OK
     return source, (folder / "whole.jsonl").read_bytes()
 
@@ -170,7 +170,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_file(many, tmp_path):
     out = tmp_path / "out.jsonl"
     chance = random.Random(7)
     kills = size = 0
-    for _ in range(6):
+    for _ in range(4):
         process = start(source, out)
         wait_for_bytes(process, out, size + 1)
         time.sleep(chance.uniform(0, 0.15))
@@ -228,8 +228,8 @@ def test_progress_is_drawn_on_a_terminal_only(many, tmp_path):
     assert process.returncode == OK
     assert b"cases/s" in drawn
     assert b"left" in drawn
-    assert b"/4000" in drawn
-    assert "25 worst of 4,000" in shown
+    assert b"/2500" in drawn
+    assert "25 worst of 2,500" in shown
     assert "\x1b" not in shown  # standard output was no terminal
 
 
