@@ -75,7 +75,7 @@ types: $(READY)
 
 bench: $(BENCH_READY)
 	@echo "== Running the benchmarks"
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python benchmarks/bench.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(RESULTS) .pytest_cache .ruff_cache .mypy_cache .hypothesis
