@@ -352,9 +352,21 @@ def _locked(out: Source) -> Iterator[None]:
     # The lock is not the output itself: that one may be compressed at the end, and replaced.
     name = hashlib.blake2b(os.path.realpath(out).encode(errors="surrogateescape"), digest_size=16).hexdigest()
     path = Path(tempfile.gettempdir(), f"fcjax-{os.getuid()}-{name}.lock")
-    with open(path, "ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(f"{display_name(out)}: another run is writing to it; wait for it, or stop it") from None
-        yield
+    while True:
+        with open(path, "ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fault = f"{display_name(out)}: another run is writing to it; wait for it, or stop it"
+                raise OutputError(fault) from None
+            try:
+                current = os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
+            except FileNotFoundError:
+                current = False
+            if not current:
+                continue  # whoever held it has removed it meanwhile
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
