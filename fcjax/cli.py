@@ -89,9 +89,7 @@ def score(
         raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
     from fcjax.bulk import Settings
     from fcjax.bulk import score as run
-    from fcjax.engine import use_persistent_cache
 
-    use_persistent_cache()
     settings = Settings(limits=shell.taken_limits(options), **options)
     to_file = out is not None and out != "-"
     watch = _Watch(bar=not quiet, table=not (quiet or as_json))
@@ -142,6 +140,9 @@ class _Watch:
             from fcjax.display import Bar
 
             self._bar = Bar(len(found))
+        from fcjax.engine import use_persistent_cache  # not before: faults of the input are told without an engine
+
+        use_persistent_cache()
 
     def row(self, row: Row, kept: bool) -> None:
         self.done += 1

@@ -1,0 +1,38 @@
+"""How much of what the XLA backend sweeps is padding: it needs the plans, so it looks inside of the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fcjax import FactGraph, Limits
+from fcjax.kernels import layout, plan, reduce
+from fcjax.kernels.sweep_xla import SizeClass
+from fcjax.table import GraphTable
+
+TILE_BYTES = 2**27  # the default of `sweep_xla.sweep_planned`
+
+
+def waste(graphs: Sequence[FactGraph], effort: str) -> dict[str, Any]:
+    """Padded table entries a table entry of the plans, less one, over the exact rows; and the number of size classes.
+
+    `classes` counts what widths and step counts cost, `whole` spare rows of tiles that are not full as well.
+    """
+    limits = Limits()
+    table = GraphTable.from_graphs(graphs)
+    reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
+    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.width(effort))
+    counts, slots = np.diff(steps.step_ptr), layout.slot_counts(steps)
+    swept = (counts > 0) & (steps.width <= limits.width(effort)) & (steps.cost <= limits.entries())
+    sizes = Counter(SizeClass.of(int(slots[g]), int(counts[g]), TILE_BYTES) for g in np.flatnonzero(swept))
+    needed = float(steps.cost[swept].sum())
+    rows = sum(members * size.steps * 2.0**size.slots for size, members in sizes.items())
+    tiles = sum(-(-members // size.rows) * size.rows * size.steps * 2.0**size.slots for size, members in sizes.items())
+    return {
+        "size_classes": len(sizes),
+        "classes": rows / needed - 1 if needed else 0.0,
+        "whole": tiles / needed - 1 if needed else 0.0,
+    }
