@@ -20,7 +20,7 @@ from workloads import SIZES, Workload, matrix  # noqa: E402
 
 PARTS = ("speed", "growth", "proof")
 HEAD = (
-    f"{'workload':28} {'effort':6} {'graphs/s':>10} {'sweep':>6} {'exact':>6} {'cond.':>6} {'p50 width':>9} "
+    f"{'workload':28} {'effort':6} {'graphs/s':>10} {'sweeps':>6} {'exact':>6} {'cond.':>6} {'p50 width':>9} "
     f"{'certain':>8} {'error':>8} {'MiB':>6} {'pyAgrum ms':>10} {'ratio':>7}"
 )
 
@@ -64,7 +64,7 @@ def line(row: dict[str, Any]) -> str:
     answers, peer, checked = row["answers"], row.get("peer"), row["checked"]
     error = max(checked["worst_exact"], checked["worst_conditioned"])
     return (
-        f"{row['workload']:28} {row['effort']:6} {row['graphs_per_s']:10,.0f} {row['stages']['sweep']:6.0%} "
+        f"{row['workload']:28} {row['effort']:6} {row['graphs_per_s']:10,.0f} {row['solving']:6.0%} "
         f"{answers['exact']:6.0%} {answers['conditioned']:6.0%} {answers['width_p50']:9.0f} {answers['certain']:8.1%} "
         f"{error:8.0e} {row['peak_mib']:6.0f} "
         + (f"{peer['ms_per_graph']:10.1f} {peer['ratio']:7,.0f}" if peer else f"{'-':>10} {'-':>7}")
@@ -80,65 +80,82 @@ def proof_line(row: dict[str, Any]) -> str:
     )
 
 
+class Record:
+    """The results so far, on disk after every row, so that a run that is cut short leaves what it has."""
+
+    def __init__(self, folder: Path, given: argparse.Namespace):
+        self.machine = machine.describe()
+        where = self.machine
+        stem = f"{where['date'][:10]}-{where['platform']}-{where['device'].lower().replace(' ', '-')}"
+        if given.quick:
+            stem += "-quick"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path, self.picture = folder / f"{stem}.json", folder / f"{stem}.png"
+        self.title = f"{where['device']} ({where['platform']}), {where['cores']} cores, commit {where['commit']}, {where['date']}"
+        self.rows: dict[str, list[Any]] = {part: [] for part in ("speed", "proof", "by_batch", "by_width", "left_out")}
+
+    def add(self, part: str, *rows: Any) -> None:
+        self.rows[part] += rows
+        content = {"machine": self.machine, "arguments": sys.argv[1:], **self.rows}
+        self.path.write_text(json.dumps(content, indent=1) + "\n")
+
+
 def main() -> int:
     given = options()
     parts = given.parts or PARTS
     began = perf_counter()
-    late = lambda: given.budget is not None and perf_counter() - began > given.budget  # noqa: E731
+    record = Record(given.out, given)
+    print(record.title)
+
+    def late(what: str) -> bool:
+        if given.budget is None or perf_counter() - began <= given.budget:
+            return False
+        record.add("left_out", what)
+        return True
+
     plan = Plan(
         seconds=given.seconds,
         runs=given.runs,
+        most=given.most,
+        checked=8 if given.quick else 16,
         check_width=given.check_width,
+        peer=12 if given.quick else 40,
         backend=given.backend,
         merlin=given.merlin,
     )
-    result: dict[str, Any] = {"machine": machine.describe(), "arguments": sys.argv[1:], "speed": [], "proof": []}
-    where = result["machine"]
-    title = (
-        f"{where['device']} ({where['platform']}), {where['cores']} cores, commit {where['commit']}, {where['date']}"
-    )
-    print(title)
-    left = []
     if "speed" in parts:
         print(HEAD)
         for workload in matrix(tuple(given.sizes.split(",")), tuple(given.presets.split(","))):
             for effort in efforts(workload):
-                if late():
-                    left.append(f"{workload.name} {effort}")
+                if late(f"{workload.name} {effort}"):
                     continue
                 try:
                     row = measure(workload, effort, plan)
                 except WrongAnswerError as error:
                     print(f"wrong answer: {error}", file=sys.stderr)
                     return 1
-                result["speed"].append(row)
+                record.add("speed", row)
                 print(line(row), flush=True)
     if "proof" in parts:
         for workload in proof.WORKLOADS:
-            if late():
-                left.append(f"proof {workload.name}")
-                continue
-            result["proof"].append(proof.measure(workload, given.proofs, 1000, given.backend))
-            print(proof_line(result["proof"][-1]), flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    stem = f"{where['date'][:10]}-{where['platform']}-{where['device'].lower().replace(' ', '-')}"
-    if "growth" in parts and late():
-        left.append("growth")
-    elif "growth" in parts:
-        result["by_batch"] = growth.by_batch(plan, given.largest_batch)
-        result["by_width"] = growth.by_width(plan, range(4, given.widest + 1, 2), min(given.widest, 16))
-        for row in result["by_batch"]:
-            print(f"batch {row['batch']:7,}: {row['ms']:10.2f} ms, {row['ms'] / row['batch']:.4f} ms a graph")
-        for row in result["by_width"]:
+            if not late(f"proof {workload.name}"):
+                row = proof.measure(workload, given.proofs, given.backend)
+                record.add("proof", row)
+                print(proof_line(row), flush=True)
+    if "growth" in parts and not late("growth"):
+        for row in growth.by_batch(plan, given.largest_batch):
+            record.add("by_batch", row)
+            print(
+                f"batch {row['batch']:7,}: {row['ms']:10.2f} ms, {row['ms'] / row['batch']:.4f} ms a graph", flush=True
+            )
+        for row in growth.by_width(plan, range(4, given.widest + 1, 2), min(given.widest, 16)):
+            record.add("by_width", row)
             peer = f", pyAgrum {row['pyagrum_ms']:.1f} ms" if "pyagrum_ms" in row else ""
-            print(f"width {row['width']:2}: {row['ms']:10.3f} ms a graph{peer}")
-        growth.plot(result["by_batch"], result["by_width"], title, given.out / f"{stem}.png")
-    result["left_out"] = left
-    if left:
-        print(f"left out when the budget of {given.budget:.0f} s was spent: {'; '.join(left)}")
-    path = given.out / f"{stem}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{perf_counter() - began:.0f} s; {path}")
+            print(f"width {row['width']:2}: {row['ms']:10.3f} ms a graph{peer}", flush=True)
+        growth.plot(record.rows["by_batch"], record.rows["by_width"], record.title, record.picture)
+    if record.rows["left_out"]:
+        print(f"left out when the budget of {given.budget:.0f} s was spent: {'; '.join(record.rows['left_out'])}")
+    print(f"{perf_counter() - began:.0f} s; {record.path}")
     return 0
 
 

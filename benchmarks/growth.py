@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import oracle
@@ -11,26 +13,25 @@ import peers
 from speed import Plan, network, solve
 from workloads import Workload, tied
 
+from fcjax import FactGraph
+
 BATCH = Workload("bio", "FR2", 0.1)
 
 
-def by_batch(plan: Plan, largest: int) -> list[dict[str, Any]]:
+def by_batch(plan: Plan, largest: int) -> Iterator[dict[str, Any]]:
     """Time a graph for batches of 1, 10, 100, ... `largest` graphs; of a batch of one, the median over many graphs."""
-    rows = []
     graphs = BATCH.graphs(largest)
     size = 1
     while size <= largest:
         parts = [graphs[i : i + size] for i in range(0, largest, size)][: max(plan.runs, 100 // size)]
         solve(parts[0], "tight", plan)
         runs = [solve(part, "tight", plan) for part in parts]
-        rows.append({"batch": size, "runs": len(runs), "ms": 1e3 * statistics.median(runs)})
+        yield {"batch": size, "runs": len(runs), "ms": 1e3 * statistics.median(runs)}
         size *= 10
-    return rows
 
 
-def by_width(plan: Plan, widths: range, peer_width: int) -> list[dict[str, Any]]:
+def by_width(plan: Plan, widths: range, peer_width: int) -> Iterator[dict[str, Any]]:
     """Time a graph for k-trees of every width, in batches of about `plan.seconds`; pyAgrum up to `peer_width`."""
-    rows = []
     for width in widths:
         count = max(1, min(4096, 2 ** (22 - width)))
         graphs = tied(width, count)
@@ -40,13 +41,10 @@ def by_width(plan: Plan, widths: range, peer_width: int) -> list[dict[str, Any]]
         assert oracle.min_fill(network(graphs[0]))[1] == width
         if width <= peer_width:
             row["pyagrum_ms"] = 1e3 * statistics.median(_peer(graph) for graph in graphs[:3])
-        rows.append(row)
-    return rows
+        yield row
 
 
-def _peer(graph: Any) -> float:
-    from time import perf_counter
-
+def _peer(graph: FactGraph) -> float:
     start = perf_counter()
     peers.pyagrum(graph)
     return perf_counter() - start

@@ -14,19 +14,20 @@ import fcjax
 from fcjax import Limits
 
 LEAST_WIDTH = 13
+ROWS = 1000
 WORKLOADS = [
     *(Workload(size, "FR2", cross) for size in ("askhist", "biofr") for cross in (0.05, 0.1, 0.2)),
     *(Workload(size, "FR3", 0.1, 0.03) for size in ("askhist", "biofr")),
 ]
 
 
-def measure(workload: Workload, wanted: int, rows: int, backend: str | None) -> dict[str, Any]:
-    """`wanted` graphs of width 13 and more, conditioned with `exact_width=12` and at most `rows` sweeps each."""
-    limits = Limits(exact_width=LEAST_WIDTH - 1, rows=rows)
+def measure(workload: Workload, wanted: int, backend: str | None) -> dict[str, Any]:
+    """`wanted` graphs of width 13 and more, conditioned with `exact_width=12` and at most 1,000 sweeps each."""
+    limits = Limits(exact_width=LEAST_WIDTH - 1, rows=ROWS)
     graphs = [graph for graph in workload.graphs(8 * wanted) if oracle.min_fill(network(graph))[1] >= LEAST_WIDTH][
         :wanted
     ]
-    record: dict[str, Any] = {"workload": workload.name, "graphs": len(graphs), "rows_limit": rows}
+    record: dict[str, Any] = {"workload": workload.name, "graphs": len(graphs), "rows_limit": ROWS}
     for effort in ("tight", "label"):
         start = perf_counter()
         out = fcjax.infer(graphs, effort=effort, limits=limits, backend=backend)  # type: ignore[arg-type]

@@ -115,6 +115,7 @@ def measure(workload: Workload, effort: str, plan: Plan) -> dict[str, Any]:
     row["peak_mib"], row["device_peak_mib"] = machine.peak_mib(), machine.device_peak_mib()
     whole = sum(timings.values())
     row["stages"] = {stage: spent / whole for stage, spent in timings.items()}
+    row["solving"] = row["stages"]["sweep"] + row["stages"]["condition"]
     row["worker_seconds_per_graph"] = whole / plan.runs / count
     out = infer(graphs, effort, plan)
     row["answers"] = answers(out)

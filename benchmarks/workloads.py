@@ -117,4 +117,4 @@ def tied(width: int, count: int, seed: int = 0, extra: int = 16) -> list[FactGra
 def matrix(sizes: tuple[str, ...] = tuple(SIZES), presets: tuple[str, ...] = ("release", "paper")) -> list[Workload]:
     """Every version at every size: FR1, FR2 with three densities, FR3."""
     kinds = [("FR1", 0.0, 0.0), ("FR2", 0.05, 0.0), ("FR2", 0.1, 0.0), ("FR2", 0.2, 0.0), ("FR3", 0.1, 0.03)]
-    return [Workload(size, *kind, preset) for size in sizes for kind in kinds for preset in presets]
+    return [Workload(size, *kind, preset) for preset in presets for size in sizes for kind in kinds]
