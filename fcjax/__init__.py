@@ -9,22 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fcjax.assignment import Assignment, most_probable
     from fcjax.bulk import Settings, score
     from fcjax.engine import infer
     from fcjax.errors import Fault, FcjaxError, InputError, SettingsError
     from fcjax.graph import FactGraph
+    from fcjax.influence import Influence, influences, leave_one_out
     from fcjax.limits import Limits
     from fcjax.posterior import Posterior
     from fcjax.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
 
 __all__ = [
     "EPS",
+    "Assignment",
     "Atom",
     "Case",
     "Context",
     "FactGraph",
     "Fault",
     "FcjaxError",
+    "Influence",
     "InputError",
     "Label",
     "Limits",
@@ -36,14 +40,19 @@ __all__ = [
     "SettingsError",
     "Status",
     "infer",
+    "influences",
+    "leave_one_out",
+    "most_probable",
     "score",
 ]
 
 _HOMES = {
+    "fcjax.assignment": ("Assignment", "most_probable"),
     "fcjax.bulk": ("Settings", "score"),
     "fcjax.engine": ("infer",),
     "fcjax.errors": ("Fault", "FcjaxError", "InputError", "SettingsError"),
     "fcjax.graph": ("FactGraph",),
+    "fcjax.influence": ("Influence", "influences", "leave_one_out"),
     "fcjax.limits": ("Limits",),
     "fcjax.posterior": ("Posterior",),
     "fcjax.records": (

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +39,7 @@ def infer(
     evidence: Evidence | Sequence[Evidence | None] | None = None,
     limits: Limits | None = None,
     *,
+    pairs: bool = False,
     backend: Backend | None = None,
     timings: dict[str, float] | None = None,
 ) -> Posteriors:
@@ -45,6 +47,7 @@ def infer(
 
     A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
     input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
+    `pairs` also finds the joint posterior of every factor's two variables, for exact rows (`Posterior.pairs`).
     `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
     workers. Raises `SettingsError` for arguments that make no sense.
@@ -64,7 +67,7 @@ def infer(
     waiting: deque[Future[Solution]] = deque()
     for start in range(0, len(graphs), chunk):
         part = slice(start, start + chunk)
-        job = (readable[part], graphs[part], observed and observed[part], effort, limits, backend, timings)
+        job = (readable[part], graphs[part], observed and observed[part], effort, limits, pairs, backend, timings)
         if len(graphs) <= chunk:
             solutions.append(_solve(*job))
         else:
@@ -110,6 +113,7 @@ def _solve(
     evidence: Sequence[Evidence | None] | None,
     effort: Effort,
     limits: Limits,
+    pairs: bool,
     backend: Backend,
     timings: dict[str, float] | None,
 ) -> Solution:
@@ -126,6 +130,8 @@ def _solve(
     steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest)
     clock.mark("plan")
     weights = layout.weigh(steps, table.node_ptr, reduced)
+    if pairs:
+        weights.wanted[:] = True
     clock.mark("pack")
     exact = (steps.width <= widest) & (steps.cost <= limits.entries())
     log_z, p, joint, held = _sweep(backend, steps, weights, exact)
@@ -161,6 +167,14 @@ def _solve(
             continue
         _condition(solution, g, table, reduced, effort, limits, joint)
     clock.mark("condition")
+    if pairs:
+        solution = replace(
+            solution,
+            factor_ptr=table.factor_ptr.tolist(),
+            pairs=layout.pairs_by_factor(
+                table.node_ptr, table.factor_ptr, table.ends, reduced, np.flatnonzero(exact & (log_z > -np.inf)), joint
+            ),
+        )
     for g, reason in invalid.items():
         _fail(solution, g, Status.INVALID_INPUT, reason)
     return solution

@@ -15,10 +15,9 @@ from jaxtyping import Float, Int
 
 from fcjax.errors import Fault, InputError, SettingsError
 from fcjax.records import Case, MarkovModel, Relation, RelationType
+from fcjax.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
 
 Encoding = Literal["implication", "conditional"]
-Version = Literal["FR1", "FR2", "FR3"]
-Kind = Literal["atom", "context", "variable"]
 
 ATOM_PRIOR = 0.5
 
@@ -61,6 +60,7 @@ class FactGraph:
     unary: Float[np.ndarray, "V 2"]  # weights of (false, true), float64, >= 0
     ends: Int[np.ndarray, "E 2"]  # source and target of each factor, int32
     tables: Float[np.ndarray, "E 2 2"]  # weights by [source state][target state], float64, >= 0
+    encoding: Encoding | None = None  # how relations became tables; None for bare models
     relations: tuple[Relation, ...] = ()  # what the factors came from, in the order of `tables`; empty for bare models
     aliases: Mapping[str, str] = field(default_factory=dict)  # merged duplicate -> the variable that was kept
     evidence: Mapping[str, bool] = field(default_factory=dict)  # observed variables
@@ -152,8 +152,8 @@ class FactGraph:
         priors = _priors(encoding, context_prior, atom_prior)
 
         aliases: dict[str, str] = {}
-        atoms = _merge(((atom.id, atom.text.strip()) for atom in case.atoms or ()), aliases)
-        contexts = _merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
+        atoms = merge(((atom.id, atom.text.strip()) for atom in case.atoms or ()), aliases)
+        contexts = merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
         given = {context.id: context.prior for context in case.contexts or ()}
         kinds: dict[str, Kind] = {**dict.fromkeys(atoms, "atom"), **dict.fromkeys(contexts, "context")}
         if len(kinds) + len(aliases) < len(case.atoms or ()) + len(case.contexts or ()):
@@ -169,9 +169,9 @@ class FactGraph:
         if faults:
             raise InputError(*(replace(fault, case=case.id) for fault in faults))
 
-        answers = _merge_parallel(case.relations or (), aliases)
-        own = _own_contexts(case, aliases) if version == "FR1" else {}
-        relations = _select(answers, kinds, version, own)
+        answers = merge_parallel(case.relations or (), aliases)
+        own = own_contexts(case, aliases) if version == "FR1" else {}
+        relations = select(answers, kinds, version, own)
         weights = [priors["atom"]] * len(atoms)
         weights += [context_prior if given[name] is None else float(given[name]) for name in contexts]  # type: ignore[arg-type]
         return replace(_build(list(kinds), list(kinds.values()), weights, relations, encoding, priors), aliases=aliases)
@@ -197,6 +197,22 @@ class FactGraph:
             tables=np.array(tables, np.float64).reshape(-1, 2, 2),
             evidence={model.names[v]: bool(state) for v, state in model.evidence.items()},
         )
+
+    def slopes(self) -> Float[np.ndarray, "E 2 2"]:
+        """The derivative of every table with respect to its relation's probability; tables are linear in it (SPEC 2).
+
+        Raises `InputError` for bare models: their factors have no probability.
+        """
+        encoding = self.encoding
+        if encoding is None:
+            raise InputError("a bare Markov model has factors but no relations; allowed: a graph of relations")
+        by_type: dict[RelationType | None, np.ndarray] = {
+            type: np.array(factor_table(type, 1.0, encoding, 0.5)) - np.array(factor_table(type, 0.0, encoding, 0.5))
+            for type in RelationType
+            if type is not RelationType.NEUTRAL
+        }
+        slopes = [by_type[relation.type] for relation in self.relations]
+        return np.array(slopes, np.float64).reshape(-1, 2, 2)
 
     def to_model(self) -> MarkovModel:
         """The same network as a bare Markov model: one unary factor a variable, one binary factor a relation."""
@@ -270,92 +286,6 @@ def _check_ends(relation: Relation, known: Iterable[str], place: str, faults: li
         )
 
 
-def _merge(texts: Iterable[tuple[str, str]], aliases: dict[str, str]) -> list[str]:
-    """The ids that are kept, the first of each text; the others go to `aliases`. Empty texts are never duplicates."""
-    first: dict[str, str] = {}
-    kept = []
-    for name, text in texts:
-        original = first.setdefault(text, name) if text else name
-        if original == name:
-            kept.append(name)
-        else:
-            aliases[name] = original
-    return kept
-
-
-Answers = dict[tuple[str, str], list[Relation]]  # the answers on each ordered pair of variables; repeats multiply
-
-
-def _merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) -> Answers:
-    """The answers on each ordered pair of kept variables; of pairs that merging made one, the most probable wins."""
-    asked: dict[tuple[str, str], dict[tuple[str, str], list[Relation]]] = {}
-    for relation in relations:
-        if relation.status.failed:
-            continue
-        source, target = relation.source, relation.target
-        pair = (aliases.get(source, source), aliases.get(target, target))
-        if pair[0] == pair[1]:
-            continue  # a statement on two copies of one text
-        moved = relation if pair == (source, target) else replace(relation, source=pair[0], target=pair[1])
-        asked.setdefault(pair, {}).setdefault((source, target), []).append(moved)
-    return {
-        pair: max(groups.values(), key=lambda group: max(_p(answer) for answer in group))
-        for pair, groups in asked.items()
-    }
-
-
-def _p(relation: Relation) -> float:
-    assert relation.probability is not None  # only failed relations lack one, and they were left out
-    return relation.probability
-
-
-def _own_contexts(case: Case, aliases: Mapping[str, str]) -> dict[str, set[str]]:
-    """The contexts of each kept atom, its duplicates' included (FR1)."""
-    own: dict[str, set[str]] = {}
-    for i, atom in enumerate(case.atoms or ()):
-        if atom.contexts is None and case.contexts:
-            fault = "contexts is missing; FR1 pairs an atom with its own contexts only, so each atom must list them"
-            raise InputError(Fault(fault, case=case.id, field=f"atoms[{i}].contexts"))
-        kept = own.setdefault(aliases.get(atom.id, atom.id), set())
-        kept.update(aliases.get(name, name) for name in atom.contexts or ())
-    return own
-
-
-def _select(
-    answers: Answers, kinds: Mapping[str, Kind], version: Version | None, own: Mapping[str, set[str]]
-) -> list[Relation]:
-    """The relations that `version` asks for, neutral ones left out, in the order of the input."""
-    order = {name: i for i, name in enumerate(kinds)}
-    chosen: list[Relation] = []
-    for (source, target), group in answers.items():
-        pair = {kinds[source], kinds[target]}
-        if version is None:
-            chosen += group
-        elif pair == {"atom", "context"}:
-            atom, context = (source, target) if kinds[source] == "atom" else (target, source)
-            if version != "FR1" or context in own[atom]:
-                chosen += group
-        elif pair == {"context"} and version == "FR3":
-            reverse = answers.get((target, source), [])
-            if order[source] < order[target]:
-                chosen += _both_orders(group, reverse)
-            elif not reverse:
-                chosen += group
-    return [relation for relation in chosen if relation.type is not RelationType.NEUTRAL]
-
-
-def _both_orders(forward: list[Relation], reverse: list[Relation]) -> list[Relation]:
-    """One answer for each question that was asked in both orders (SPEC 2, FR3); unpaired answers stand as they are."""
-    paired = min(len(forward), len(reverse))
-    chosen = []
-    for there, back in zip(forward[:paired], reverse[:paired], strict=True):
-        better = there if _p(there) > _p(back) else back
-        if there.type is back.type is RelationType.ENTAILMENT:
-            better = replace(better, type=RelationType.EQUIVALENCE)
-        chosen.append(better)
-    return chosen + forward[paired:] + reverse[paired:]
-
-
 def _build(
     ids: list[str],
     kinds: list[Kind],
@@ -373,7 +303,7 @@ def _build(
         source, target = index[relation.source], index[relation.target]
         b = priors["context" if kinds[source] == kinds[target] == "context" else "atom"]
         ends.append((source, target))
-        tables.append(factor_table(relation.type, _p(relation), encoding, b))
+        tables.append(factor_table(relation.type, p_of(relation), encoding, b))
         kept.append(relation)
     true = np.array(weights, np.float64)
     return FactGraph(
@@ -383,5 +313,6 @@ def _build(
         unary=np.stack([1.0 - true, true], axis=1),
         ends=np.array(ends, np.int32).reshape(-1, 2),
         tables=np.array(tables, np.float64).reshape(-1, 2, 2),
+        encoding=encoding,
         relations=tuple(kept),
     )

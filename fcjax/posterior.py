@@ -30,6 +30,8 @@ class Solution:
     gap: Float[np.ndarray, " G"]  # upper / lower bound on Z, less 1; NaN where no interval was proved
     rows: np.ndarray  # [G] int64: sweeps spent; 0 for closed forms
     cutset: np.ndarray  # [G] int32: conditioned variables
+    factor_ptr: list[int] = field(default_factory=list)  # G + 1 starts
+    pairs: Float[np.ndarray, "E 2 2"] | None = None  # joint posteriors by [source][target]; NaN where not exact
     lists: list[list[float]] = field(default_factory=list)  # p as Python floats, made once on first use
 
     def floats(self) -> list[float]:
@@ -163,6 +165,17 @@ class Posterior:
     def cutset(self) -> int:
         """How many variables were conditioned on."""
         return int(self._solution.cutset[self._row])
+
+    @property
+    def pairs(self) -> Float[np.ndarray, "E 2 2"]:
+        """The joint posterior of each factor's variables by [source state][target state], float64, in factor order.
+
+        NaN where the row is not exact. Raises `ValueError` where `infer` was not asked for `pairs`.
+        """
+        solution, row = self._solution, self._row
+        if solution.pairs is None:
+            raise ValueError("joint posteriors were not computed; call infer(graphs, pairs=True)")
+        return solution.pairs[solution.factor_ptr[row] : solution.factor_ptr[row + 1]]
 
     def _bound(self, bound: np.ndarray | None, margin: float) -> list[Any]:
         solution, row = self._solution, self._row

@@ -70,6 +70,20 @@ def carry_back(steps, node_ptr, reduced, wanted, p, joint):
 
 
 @njit(cache=True, nogil=True)
+def pairs_by_factor(node_ptr, factor_ptr, ends, reduced, graphs, joint):
+    """The joint posterior of each given factor's variables, `[E, 2, 2]` by [source][target]; NaN outside `graphs`."""
+    pairs = np.full((len(ends), 2, 2), math.nan)
+    for g in graphs:
+        for f in range(factor_ptr[g], factor_ptr[g + 1]):
+            e = reduced.edge_ptr[g] + reduced.edge_of[f]
+            along = reduced.tail[e] == ends[f, 0]
+            for s in range(2):
+                for t in range(2):
+                    pairs[f, s, t] = joint[e, 2 * s + t] if along else joint[e, 2 * t + s]
+    return pairs
+
+
+@njit(cache=True, nogil=True)
 def slots(steps, first, last, slot):
     """A slot of a table of fixed width for each variable of the frontier, in `slot [last - first]`; -1: needs none.
 

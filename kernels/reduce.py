@@ -363,3 +363,27 @@ def restore(node_ptr, reduced, graphs, p, joint):
                         jg[e2, _at(v_tail2, 1, r)] += true
                         jg[e2, _at(v_tail2, 0, r)] += false
             pg[v] = min(1.0, jg[e, _at(v_tail, 1, 0)] + jg[e, _at(v_tail, 1, 1)])  # rounding may pass 1
+
+
+@njit(cache=True, nogil=True)
+def keep_all(node_ptr, factor_ptr, unary, ends, tables):
+    """A `Reduced` in which nothing was eliminated and every factor is an edge: for what sums cannot simplify."""
+    graphs, nodes, factors = len(node_ptr) - 1, len(unary), len(ends)
+    edge_ptr = node_ptr + factor_ptr
+    tail, head = np.empty(nodes + factors, np.int32), np.empty(nodes + factors, np.int32)
+    table = np.empty((nodes + factors, 4))
+    edge_of, core_edges = np.empty(factors, np.int32), np.empty(graphs, np.int32)
+    for g in range(graphs):
+        core_edges[g] = factor_ptr[g + 1] - factor_ptr[g]
+        for f in range(factor_ptr[g], factor_ptr[g + 1]):
+            edge_of[f] = f - factor_ptr[g]
+            e = edge_ptr[g] + edge_of[f]
+            tail[e], head[e] = ends[f, 0], ends[f, 1]
+            for s in range(2):
+                for t in range(2):
+                    table[e, 2 * s + t] = math.log(tables[f, s, t])
+    return Reduced(
+        edge_ptr, tail, head, table, np.log(unary), np.empty((nodes, 4)), np.empty(nodes, np.int32),
+        np.full((nodes, 3), -1, np.int32), np.zeros(graphs, np.int32), edge_of, core_edges, edge_of.copy(),
+        np.zeros(graphs, np.int32), np.zeros(graphs),
+    )  # fmt: skip

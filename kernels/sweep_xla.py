@@ -22,6 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
 from fcjax.kernels import layout
@@ -135,25 +136,30 @@ class SizeClass(NamedTuple):
     steps: int  # C
 
     @classmethod
-    def of(cls, slots: int, steps: int, tile_bytes: int) -> SizeClass:
-        """The least class that holds a row; as many rows as have their tables in `tile_bytes`."""
+    def of(cls, slots: int, steps: int, tile_bytes: int, devices: int) -> SizeClass:
+        """The least class that holds a row; as many rows as have their tables in `tile_bytes` on each device."""
         w = next(size for size in SLOT_CLASSES if size >= slots)
         c = max(LEAST_STEPS, 1 << (steps - 1).bit_length())
         rows = tile_bytes // (4 * c << w)
-        return cls(1 << (max(1, min(rows, MOST_ROWS)).bit_length() - 1), w, c)
+        return cls(devices << (max(1, min(rows, MOST_ROWS)).bit_length() - 1), w, c)
 
 
 def sweep_planned(
     steps: Steps, weights: layout.Weights, chosen: Bool[np.ndarray, " G"], tile_bytes: int = 2**27
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """`sweep_cpu.sweep` on the default JAX device: the same arguments, the same results, padded into size classes."""
+    """`sweep_cpu.sweep` on JAX's devices: the same arguments, the same results, padded into size classes.
+
+    A tile's rows are shared out among all local devices.
+    """
+    devices = jax.local_devices()
+    by_row = NamedSharding(Mesh(np.array(devices), ("rows",)), PartitionSpec("rows"))
     graphs = len(steps.width)
     log_z, held = np.zeros(graphs), np.ones(graphs, bool)
     p, joint = np.full(len(steps.variable), np.nan), np.full((len(steps.arc_to), 4), np.nan)
     counts, slots = np.diff(steps.step_ptr), layout.slot_counts(steps)
     members: dict[SizeClass, list[int]] = {}
     for g in np.flatnonzero(chosen & (counts > 0)).tolist():
-        members.setdefault(SizeClass.of(int(slots[g]), int(counts[g]), tile_bytes), []).append(g)
+        members.setdefault(SizeClass.of(int(slots[g]), int(counts[g]), tile_bytes, len(devices)), []).append(g)
     running = []  # the device works on one tile while the host fills the next
     for size in sorted(members):
         for start in range(0, len(members[size]), size.rows):
@@ -163,7 +169,8 @@ def sweep_planned(
             closes = np.full((size.rows, size.steps), -1, np.int32)
             scale = layout.fill_tile(steps, weights, part, unary, factors, closes)
             with _one_at_a_time:
-                running.append((part, scale, sweep(unary, factors, closes)))
+                tile = jax.device_put((unary, factors, closes), by_row)
+                running.append((part, scale, sweep(*tile)))
     for part, scale, swept in running:
         log_z[part] = scale + np.asarray(swept.log_scale, np.float64)[: len(part)]
         held[part] = np.asarray(swept.held)[: len(part)]
