@@ -19,6 +19,10 @@ from speed import Plan, WrongAnswerError, measure  # noqa: E402
 from workloads import SIZES, Workload, matrix  # noqa: E402
 
 PARTS = ("speed", "growth", "proof")
+QUICK = {  # the defaults of --quick
+    "sizes": "veli5,bio", "presets": "release", "seconds": 0.2, "runs": 3, "check_width": 10,
+    "proofs": 2, "largest_batch": 1000, "widest": 12,
+}  # fmt: skip
 HEAD = (
     f"{'workload':28} {'effort':6} {'graphs/s':>10} {'sweeps':>6} {'exact':>6} {'cond.':>6} {'p50 width':>9} "
     f"{'certain':>8} {'error':>8} {'MiB':>6} {'pyAgrum ms':>10} {'ratio':>7}"
@@ -42,15 +46,13 @@ def options() -> argparse.Namespace:
     parser.add_argument("--backend", choices=("cpu", "xla"), help="of the sweep; by device when left out")
     parser.add_argument("--merlin", metavar="PATH", help="the merlin executable, to be run as a subprocess")
     parser.add_argument("--out", type=Path, default=HERE / "results", metavar="DIR", help="folder of the results")
+    parser.set_defaults(**(QUICK if "--quick" in sys.argv else {}))
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}; seen: {', '.join(sorted(unknown))}")
     for given, allowed in ((chosen.sizes, SIZES), (chosen.presets, ("release", "paper"))):
         if unknown := set(given.split(",")) - set(allowed):
             parser.error(f"allowed: {', '.join(allowed)}; seen: {', '.join(sorted(unknown))}")
-    if chosen.quick:
-        chosen.sizes, chosen.presets, chosen.seconds, chosen.runs = "veli5,bio", "release", 0.2, 3
-        chosen.proofs, chosen.largest_batch, chosen.widest, chosen.check_width = 2, 1000, 12, 10
     return chosen
 
 
@@ -91,7 +93,8 @@ class Record:
             stem += "-quick"
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.picture = folder / f"{stem}.json", folder / f"{stem}.png"
-        self.title = f"{where['device']} ({where['platform']}), {where['cores']} cores, commit {where['commit']}, {where['date']}"
+        device = f"{where['device']} ({where['platform']}), {where['cores']} cores"
+        self.title = f"{device}, commit {where['commit']}, {where['date']}"
         self.rows: dict[str, list[Any]] = {part: [] for part in ("speed", "proof", "by_batch", "by_width", "left_out")}
 
     def add(self, part: str, *rows: Any) -> None:

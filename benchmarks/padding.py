@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from fcjax import FactGraph, Limits
@@ -27,7 +28,8 @@ def waste(graphs: Sequence[FactGraph], effort: str) -> dict[str, Any]:
     steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.width(effort))
     counts, slots = np.diff(steps.step_ptr), layout.slot_counts(steps)
     swept = (counts > 0) & (steps.width <= limits.width(effort)) & (steps.cost <= limits.entries())
-    sizes = Counter(SizeClass.of(int(slots[g]), int(counts[g]), TILE_BYTES) for g in np.flatnonzero(swept))
+    devices = jax.local_device_count()
+    sizes = Counter(SizeClass.of(int(slots[g]), int(counts[g]), TILE_BYTES, devices) for g in np.flatnonzero(swept))
     needed = float(steps.cost[swept].sum())
     rows = sum(members * size.steps * 2.0**size.slots for size, members in sizes.items())
     tiles = sum(-(-members // size.rows) * size.rows * size.steps * 2.0**size.slots for size, members in sizes.items())
