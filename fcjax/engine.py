@@ -258,6 +258,5 @@ def _check_evidence(
 def _fail(solution: Solution, g: int, status: Status, reason: str) -> None:
     """Row g has no value."""
     solution.status[g], solution.method[g], solution.reason[g] = status, None, reason
-    if status is not Status.INCONSISTENT:
-        solution.log_z[g] = np.nan
+    solution.log_z[g] = -np.inf if status is Status.INCONSISTENT else np.nan
     solution.gap[g] = np.nan

@@ -14,8 +14,9 @@ from fcjax.table import GraphTable
 
 Effort = Literal["tight", "label", "fast"]
 
-BUDGET = 3e9  # table entries that one graph may cost in all, whatever its rows: some seconds
+BUDGET = 3e9  # table entries that one graph may cost where no time is set: some seconds
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
+NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
 SLICE = 64  # rows between two looks at the clock
 BAND = 2 * EPS
 
@@ -38,8 +39,11 @@ def condition(
     core, variables, wanted = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
     target = min(limits.cutset_width, limits.width(effort))
-    state, work, belief = search.prepare(core, wanted, target, limits.restarts, limits.rows)
-    rows = int(min(limits.rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
+    fit = int(8 * limits.entries() / (len(variables) + NODE_BYTES))
+    state, work, belief = search.prepare(core, wanted, target, limits.restarts, min(limits.rows, max(2, fit)))
+    rows = len(state.depth) - search.SPARE
+    if limits.seconds is None:
+        rows = int(min(rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
 
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
 

@@ -17,6 +17,7 @@ from fcjax.kernels import condition, cutset, hoelder
 from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
 
 LONG, WIDEN = 20, 2  # a cutset that is longer than this is brought down by a wider rest, so many times
+SPARE = 4  # nodes beyond the rows
 TIGHTEN = 50  # gradient steps at the root, at most
 RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
 BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
@@ -219,7 +220,7 @@ def prepare(core, wanted, target, restarts, rows):
         target += 2
         length, order, _ = cutset.choose(core, ranking, target, restarts)
     cut = ranking[:length].copy()
-    search = condition.start(core, cut, order, belief, message, rows + 4)
+    search = condition.start(core, cut, order, belief, message, rows + SPARE)
     return search, condition.workspace(search, wanted), belief[cut]
 
 
