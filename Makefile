@@ -51,6 +51,8 @@ demo: $(READY)
 	@echo "== Done. One line of JSON a case is in $(RESULTS); README.md says how to read it."
 
 test: $(READY)
+	@echo "== Compiling the kernels: about a minute, the first time only"
+	@PYTHONPATH=tests $(BIN)/python tests/compile_kernels.py
 	@echo "== Running all tests"
 	@$(BIN)/pytest -n 2
 
