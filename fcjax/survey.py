@@ -74,20 +74,20 @@ def survey(path: Source, limit: int | None = None) -> Survey:
 
 
 def missing_stage(value: dict[str, Any]) -> str | None:
-    """Why a case, as JSON, cannot be scored yet, with the command to run first; None where it can be."""
+    """Why a case, as JSON, cannot be scored yet, with the stages that are missing; None where it can be."""
     atoms, contexts = value.get("atoms"), value.get("contexts")
     if "nodes" in value or value.get("status") not in (None, "ok"):
         return None
     if atoms is None:
-        return "the case has no `atoms`, so the stage atomize is missing: run `fcjax critique` instead"
+        return "the case has no `atoms`: the stages atomize, retrieve and relate are missing; add what they would find"
     if value.get("relations") is not None or not atoms or contexts == []:
         return None
     if contexts:
-        return "the case has atoms and contexts but no `relations`, so a stage is missing: run `fcjax relate` first"
+        return "the case has atoms and contexts but no `relations`: the stage relate is missing; add what it would find"
     if all(isinstance(atom, dict) and atom.get("contexts") == [] for atom in atoms):
         return None
     return (
-        "the case has atoms but no `contexts` and no `relations`, so stages are missing: run `fcjax critique` instead"
+        "the case has atoms but no `contexts` and no `relations`: the stages retrieve and relate are missing; add both"
     )
 
 

@@ -86,7 +86,7 @@ def test_one_row_a_case_in_order_whatever_becomes_of_it(tmp_path):
     assert "1.2" in rows[2]["reason"]
     assert rows[4]["reason"] == "the provider would not"
     assert [atom["status"] for atom in rows[4]["atoms"]] == ["refused", "refused"]
-    assert "fcjax relate" in rows[5]["reason"]
+    assert "the stage relate is missing" in rows[5]["reason"]
     assert (len(summary), summary.n_failed) == (8, 5)
 
 
@@ -120,7 +120,7 @@ def test_limit_takes_the_first_cases(source, tmp_path):
 
 @pytest.mark.parametrize(
     ("keys", "stage"),
-    [(["relations"], "fcjax relate"), (["relations", "contexts"], "fcjax critique"), (["atoms"], "fcjax critique")],
+    [(["relations"], "relate is"), (["relations", "contexts"], "retrieve and relate"), (["atoms"], "atomize")],
 )
 def test_a_stage_that_every_case_lacks_is_an_error_before_anything_is_written(tmp_path, keys, stage):
     source = write(tmp_path / "cases.jsonl", *(without(c, *keys) for c in CASES))
@@ -425,5 +425,5 @@ def test_the_real_fact_graph_has_the_value_of_the_specification(tmp_path):
 
 @pytest.mark.parametrize("name", ["flaherty_google.json", "flaherty_wikipedia.json"])
 def test_a_real_problem_without_relations_says_which_stage_is_missing(name):
-    with pytest.raises(InputError, match="fcjax relate"):
+    with pytest.raises(InputError, match="the stage relate is missing"):
         score(shared(name))

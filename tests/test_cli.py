@@ -94,7 +94,7 @@ def test_some_failed_cases_give_exit_code_one_and_a_warning_where_a_stage_is_mis
     done = fcjax("score", source, "-o", tmp_path / "out.jsonl")
     assert done.returncode == SOME_FAILED
     assert "warning: 1 of 3 cases" in done.stderr.decode()
-    assert "fcjax relate" in done.stderr.decode()
+    assert "the stage relate is missing" in done.stderr.decode()
     assert "not JSON" in done.stdout.decode()
 
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path)
     attempts = {
         ("score", tmp_path / "missing.jsonl"): "does not exist",
         ("score", tmp_path): "directory",
-        ("score", write(tmp_path / "unready.jsonl", unready)): "fcjax relate",
+        ("score", write(tmp_path / "unready.jsonl", unready)): "the stage relate is missing",
         ("score", tmp_path / "binary"): "binary",
         ("score", good, "-o", good): "is the input itself",
         ("score", good, "-o", tmp_path / "no" / "out.jsonl"): "create the folder",

@@ -442,3 +442,12 @@ def test_one_large_graph_among_thousands_of_small_ones() -> None:
     for i in range(0, 3001, 97):
         if i != 1500:
             expect(out[i], answers[(i if i < 1500 else i - 1) % 3], i)
+
+
+def test_rows_that_are_no_graphs_and_states_that_are_none_are_invalid() -> None:
+    graph, _ = preset({"nodes": [atom("a")], "edges": []})
+    out = infer(["hello", {"nodes": [], "edges": []}, graph, graph], evidence=[None, None, {"a": 0.5}, {"a": True}])
+    assert [row.status for row in out] == [Status.INVALID_INPUT] * 3 + [Status.OK]
+    assert "dict" in (out[1].reason or "")
+    assert "0.5" in (out[2].reason or "")
+    assert out[3].p["a"] == 1.0
