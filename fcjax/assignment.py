@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcjax.engine import infer
+from fcjax.engine import NO_GRAPH, Evidence, infer
 from fcjax.graph import FactGraph
 from fcjax.kernels import layout, plan, reduce, sweep_max
 from fcjax.limits import Limits
@@ -19,7 +19,8 @@ from fcjax.table import GraphTable
 class Assignment:
     """The most probable states of all variables together; none where `status` is not ok, and `reason` says why.
 
-    Of equally probable assignments one is returned, always the same for the same graph.
+    Where several are equally probable, variables are false rather than true, the last one of the elimination order
+    first: always the same one for the same graph.
     """
 
     states: Mapping[str, bool]
@@ -31,19 +32,21 @@ class Assignment:
 
 def most_probable(
     graphs: Sequence[FactGraph],
-    evidence: Sequence[Mapping[str, bool] | None] | None = None,
+    evidence: Evidence | Sequence[Evidence | None] | None = None,
     limits: Limits | None = None,
 ) -> list[Assignment]:
     """The most probable assignment of each graph, in order, by exact elimination with maxima for sums.
 
-    A graph that is inconsistent or too wide never raises: its `status` says so.
+    `evidence` observes variables, as for `infer`. A graph that is inconsistent or too wide for elimination never
+    raises: its `status` says so. Raises `SettingsError` for arguments that make no sense.
     """
     limits = limits or Limits()
-    answers = infer(graphs, evidence=evidence, limits=limits)
+    answers = infer(graphs, evidence=evidence, limits=limits, pairs=True)  # for log Z, of exact rows only
+    rows = [evidence] * len(graphs) if evidence is None or isinstance(evidence, Mapping) else evidence
     ok = [not answer.status.failed for answer in answers]
     table = GraphTable.from_graphs(
-        [g if good else NOTHING for g, good in zip(graphs, ok, strict=True)],
-        evidence and [row if good else None for row, good in zip(evidence, ok, strict=True)],
+        [graph if good else NO_GRAPH for graph, good in zip(graphs, ok, strict=True)],
+        [row if good else None for row, good in zip(rows, ok, strict=True)],
     )
     whole = reduce.keep_all(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
     widest = limits.width("tight")
@@ -54,15 +57,12 @@ def most_probable(
     for g, (graph, answer) in enumerate(zip(graphs, answers, strict=True)):
         if answer.status.failed or not chosen[g]:
             status = answer.status if answer.status.failed else Status.TOO_WIDE
-            reason = answer.reason or f"induced width {steps.width[g]}; allowed: {widest} (exact_width); raise it"
-            found.append(Assignment({}, np.nan, np.nan, status, reason))
+            seen = f"induced width {steps.width[g]}, over {widest} (exact_width) or what `memory` allows; raise these"
+            found.append(Assignment({}, np.nan, np.nan, status, answer.reason or seen))
             continue
         mine = slice(steps.step_ptr[g], steps.step_ptr[g + 1])
         by_variable = np.empty(len(graph), bool)
-        by_variable[steps.variable[mine]] = state[mine].astype(bool)
+        by_variable[steps.variable[mine]] = state[mine]
         states = dict(zip(graph.ids, by_variable.tolist(), strict=True))
         found.append(Assignment(states, float(best[g]), float(best[g]) - answer.log_z))
     return found
-
-
-NOTHING = FactGraph.from_dict({"nodes": [], "edges": []})

@@ -1,9 +1,11 @@
 """log Z and posteriors as functions that JAX can differentiate (`jax.grad`, `jax.vjp`), solved by the engine.
 
 The derivative of log Z with respect to a log weight is the posterior of that state; of a posterior, a covariance, which
-comes from rows that observe the variable. Both are exact. The engine runs on the host in float64 behind a callback, so
-the functions work under `jit`, `grad` and (one row after another) `vmap`; results have the dtype of the inputs. They
-are differentiable once.
+comes from rows that observe the variable. Both are exact. The engine runs on the host behind a callback, so that the
+functions work under `jit`, `grad` and (one call after another) `vmap`. They are differentiable once.
+
+The engine solves in float64; what goes in and comes out has the dtype of the weights, which is float32 unless JAX is
+told otherwise (`jax.config.update("jax_enable_x64", True)`).
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fcjax.engine import infer
+from fcjax.engine import Evidence, infer
 from fcjax.graph import FactGraph
 from fcjax.limits import Limits
+from fcjax.posterior import Posterior, Posteriors
 from fcjax.table import GraphTable
 
 
@@ -46,7 +49,7 @@ class _Moments(NamedTuple):
 def log_z(graphs: Sequence[FactGraph], limits: Limits | None = None) -> Callable[[LogWeights], Float[Array, " G"]]:
     """The function from the weights of a batch to the log Z of each graph; `graphs` give the structure.
 
-    Rows that are not exact (too wide, inconsistent) are NaN or -inf, and so are their derivatives.
+    It is -inf for an inconsistent graph, NaN for one too wide for elimination; the derivatives of both are NaN.
     """
     shape = GraphTable.from_graphs(graphs)
     owner = np.repeat(np.arange(len(graphs)), np.diff(shape.node_ptr))
@@ -71,7 +74,8 @@ def log_z(graphs: Sequence[FactGraph], limits: Limits | None = None) -> Callable
 def posteriors(graphs: Sequence[FactGraph], limits: Limits | None = None) -> Callable[[LogWeights], Float[Array, " V"]]:
     """The function from the weights of a batch to P(true) of all variables, end to end.
 
-    Its derivative takes one more row for every variable whose cotangent is not 0.
+    All of a graph that is inconsistent or too wide for elimination are NaN. The derivative takes one more row for every
+    variable whose cotangent is not 0.
     """
     shape = GraphTable.from_graphs(graphs)
 
@@ -111,59 +115,70 @@ def _called(solve: Callable[[LogWeights], _Moments], shape: GraphTable, weights:
     return jax.pure_callback(call, kind, weights, vmap_method="sequential")
 
 
-def _weighted(graphs: Sequence[FactGraph], shape: GraphTable, weights: LogWeights) -> list[FactGraph]:
-    """The graphs with other weights, each graph's scaled to a largest entry of 1 (a scale moves only log Z)."""
+def _weighted(
+    graphs: Sequence[FactGraph], shape: GraphTable, weights: LogWeights
+) -> tuple[list[FactGraph], Float[np.ndarray, " G"]]:
+    """The graphs with other weights, every table scaled to a largest entry of 1; the log of what that takes off Z."""
     unary, tables = (np.asarray(x, np.float64) for x in weights)
-    unary = np.exp(unary - unary.max(axis=1, keepdims=True))
-    tables = np.exp(tables - tables.max(axis=(1, 2), keepdims=True))
-    return [
-        replace(
-            graph,
-            unary=np.ascontiguousarray(unary[shape.node_ptr[g] : shape.node_ptr[g + 1]]),
-            tables=np.ascontiguousarray(tables[shape.factor_ptr[g] : shape.factor_ptr[g + 1]]),
-            evidence={},  # it is in the weights
-        )
-        for g, graph in enumerate(graphs)
-    ]
+    tops, table_tops = unary.max(axis=1), tables.max(axis=(1, 2))
+    tops[tops == -np.inf] = 0.0  # weights that are all 0 have no scale
+    table_tops[table_tops == -np.inf] = 0.0
+    unary, tables = np.exp(unary - tops[:, None]), np.exp(tables - table_tops[:, None, None])
+    weighted, scale = [], np.empty(len(graphs))
+    for g, graph in enumerate(graphs):
+        nodes, factors = _parts(shape, g)
+        scale[g] = tops[nodes].sum() + table_tops[factors].sum()
+        # evidence is in the weights already
+        weighted.append(replace(graph, unary=unary[nodes], tables=tables[factors], evidence={}))
+    return weighted, scale
+
+
+def _parts(shape: GraphTable, g: int) -> tuple[slice, slice]:
+    """Graph g's variables and factors."""
+    return slice(shape.node_ptr[g], shape.node_ptr[g + 1]), slice(shape.factor_ptr[g], shape.factor_ptr[g + 1])
+
+
+def _solved(graphs: Sequence[FactGraph], evidence: Sequence[Evidence] | None, limits: Limits | None) -> Posteriors:
+    # the backend `xla` would call JAX from inside of a callback of JAX, which may wait for itself
+    return infer(graphs, evidence=evidence, limits=limits, pairs=True, backend="cpu")
+
+
+def _p(answer: Posterior) -> Float[np.ndarray, " V"]:
+    return np.array([np.nan if p is None else p for p in answer.p.values()], np.float64)
 
 
 def _moments(graphs: Sequence[FactGraph], shape: GraphTable, weights: LogWeights, limits: Limits | None) -> _Moments:
-    answers = infer(_weighted(graphs, shape, weights), limits=limits, pairs=True)
-    exact = [answer.method == "exact" for answer in answers]
-    unary, tables = (np.asarray(x, np.float64) for x in weights)
-    z = np.array([answer.log_z if ok else np.nan for answer, ok in zip(answers, exact, strict=True)])
-    for g in range(len(graphs)):
-        z[g] += unary[shape.node_ptr[g] : shape.node_ptr[g + 1]].max(axis=1).sum()
-        z[g] += tables[shape.factor_ptr[g] : shape.factor_ptr[g + 1]].max(axis=(1, 2)).sum()
-    p = [v if ok else np.nan for answer, ok in zip(answers, exact, strict=True) for v in answer.p.values()]
-    return _Moments(z, np.array(p, np.float64), np.concatenate([np.empty((0, 2, 2)), *(a.pairs for a in answers)]))
+    weighted, scale = _weighted(graphs, shape, weights)
+    answers = _solved(weighted, None, limits)
+    return _Moments(
+        scale + [answer.log_z for answer in answers],
+        np.concatenate([np.empty(0), *map(_p, answers)]),
+        np.concatenate([np.empty((0, 2, 2)), *(answer.pairs for answer in answers)]),
+    )
 
 
 def _pull_back(
     graphs: Sequence[FactGraph], shape: GraphTable, weights: LogWeights, cotangent: np.ndarray, limits: Limits | None
 ) -> LogWeights:
     """sum_v cotangent_v dP(v) / d(log weights) = sum_v cotangent_v P(v) (E[. | v] - E[.])."""
-    weighted = _weighted(graphs, shape, weights)
+    weighted, _ = _weighted(graphs, shape, weights)
     rows: list[tuple[int, int]] = []  # graph, variable; -1: without evidence
     for g in range(len(graphs)):
-        mine = np.flatnonzero(cotangent[shape.node_ptr[g] : shape.node_ptr[g + 1]])
+        mine = np.flatnonzero(cotangent[_parts(shape, g)[0]])
         rows += [(g, v) for v in (-1, *mine.tolist())]
     evidence = [{graphs[g].ids[v]: True} if v >= 0 else {} for g, v in rows]
-    answers = infer([weighted[g] for g, _ in rows], evidence=evidence, limits=limits, pairs=True)
-    dtype = np.asarray(weights.unary).dtype
+    answers = _solved([weighted[g] for g, _ in rows], evidence, limits)
     unary, tables = np.zeros(shape.unary.shape), np.zeros(shape.tables.shape)
     for (g, v), answer in zip(rows, answers, strict=True):
         if v < 0:
-            base = answer
-            base_p = np.array([np.nan if p is None else p for p in base.p.values()], np.float64)
+            base, base_p = answer, _p(answer)
             continue
         if base_p[v] == 0.0:
             continue  # P(v) stays 0 however its neighbours' finite log weights move
-        nodes = slice(shape.node_ptr[g], shape.node_ptr[g + 1])
-        factors = slice(shape.factor_ptr[g], shape.factor_ptr[g + 1])
-        weight = cotangent[shape.node_ptr[g] + v] * base_p[v]
-        p = np.array([np.nan if p is None else p for p in answer.p.values()], np.float64)
-        unary[nodes, 1] += weight * (p - base_p)
-        unary[nodes, 0] -= weight * (p - base_p)
+        nodes, factors = _parts(shape, g)
+        weight = cotangent[nodes][v] * base_p[v]
+        moved = weight * (_p(answer) - base_p)
+        unary[nodes] += np.stack([-moved, moved], axis=1)
         tables[factors] += weight * (answer.pairs - base.pairs)
+    dtype = np.asarray(weights.unary).dtype
     return LogWeights(unary.astype(dtype), tables.astype(dtype))

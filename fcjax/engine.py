@@ -18,7 +18,7 @@ import numpy as np
 from fcjax.clash import describe_clash, satisfiable
 from fcjax.errors import FcjaxError, SettingsError
 from fcjax.graph import FactGraph
-from fcjax.kernels import layout, plan, reduce, sweep_cpu, sweep_log
+from fcjax.kernels import layout, minibucket, plan, reduce, sweep_cpu, sweep_log
 from fcjax.limits import Limits, workers
 from fcjax.posterior import Posteriors, Solution
 from fcjax.records import Status
@@ -26,6 +26,7 @@ from fcjax.table import GraphTable
 from fcjax.wide import Effort, condition, interval
 
 Backend = Literal["cpu", "xla"]
+Method = Literal["wmb"]
 Evidence = Mapping[str, bool]
 
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
@@ -39,6 +40,8 @@ def infer(
     evidence: Evidence | Sequence[Evidence | None] | None = None,
     limits: Limits | None = None,
     *,
+    method: Method | None = None,
+    i_bound: int = 6,
     pairs: bool = False,
     backend: Backend | None = None,
     timings: dict[str, float] | None = None,
@@ -47,7 +50,10 @@ def infer(
 
     A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
     input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
-    `pairs` also finds the joint posterior of every factor's two variables, for exact rows (`Posterior.pairs`).
+    Method `wmb` is for comparison with FactReasoner: weighted mini-buckets over `i_bound` + 1 variables in place of all
+    else. Its log Z is an upper bound, and its posteriors promise nothing: every interval is [0, 1] (SPEC 4).
+    `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to what is
+    exact: a graph too wide for elimination is not searched, its status is `too_wide`.
     `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
     workers. Raises `SettingsError` for arguments that make no sense.
@@ -56,6 +62,12 @@ def infer(
         raise SettingsError(f"effort is {effort!r}; allowed: {', '.join(map(repr, get_args(Effort)))}")
     if backend is not None and backend not in get_args(Backend):
         raise SettingsError(f"backend is {backend!r}; allowed: {', '.join(map(repr, get_args(Backend)))} or None")
+    if method is not None and method not in get_args(Method):
+        raise SettingsError(f"method is {method!r}; allowed: {', '.join(map(repr, get_args(Method)))} or None")
+    if not 1 <= i_bound <= 20:
+        raise SettingsError(f"i_bound is {i_bound!r}; allowed: a number from 1 to 20")
+    if method == "wmb" and pairs:
+        raise SettingsError("pairs are asked for with method 'wmb'; allowed: with exact inference, so leave one out")
     if isinstance(graphs, FactGraph):
         raise SettingsError("graphs is a single FactGraph; allowed: a list of graphs")
     limits = limits or Limits()
@@ -67,7 +79,8 @@ def infer(
     waiting: deque[Future[Solution]] = deque()
     for start in range(0, len(graphs), chunk):
         part = slice(start, start + chunk)
-        job = (readable[part], graphs[part], observed and observed[part], effort, limits, pairs, backend, timings)
+        rows = (readable[part], graphs[part], observed and observed[part])
+        job = (*rows, effort, limits, i_bound if method == "wmb" else None, pairs, backend, timings)
         if len(graphs) <= chunk:
             solutions.append(_solve(*job))
         else:
@@ -113,19 +126,26 @@ def _solve(
     evidence: Sequence[Evidence | None] | None,
     effort: Effort,
     limits: Limits,
+    i_bound: int | None,
     pairs: bool,
     backend: Backend,
     timings: dict[str, float] | None,
 ) -> Solution:
     """The posteriors of one chunk of graphs."""
     clock = _Clock(timings)
-    invalid = {g: str(row) for g, row in enumerate(given) if isinstance(row, FcjaxError)}
+    invalid = {g: _unreadable(row) for g, row in enumerate(given) if not isinstance(row, FactGraph)}
     if evidence is not None:
         graphs, evidence = _check_evidence(graphs, evidence, invalid)
     table = GraphTable.from_graphs(graphs, evidence)
     clock.mark("table")
     reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
     clock.mark("reduce")
+    if i_bound is not None:
+        bounded = _bound(graphs, evidence, table, reduced, i_bound, limits)
+        for g, reason in invalid.items():
+            _fail(bounded, g, Status.INVALID_INPUT, reason)
+        clock.mark("bound")
+        return bounded
     widest = limits.width(effort)
     steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest)
     clock.mark("plan")
@@ -164,19 +184,64 @@ def _solve(
     for g in np.flatnonzero(~exact).tolist():
         if not satisfiable(graphs[g], (evidence and evidence[g]) or {}):
             _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], (evidence and evidence[g]) or {}))
-            continue
-        _condition(solution, g, table, reduced, effort, limits, joint)
+        elif pairs:
+            seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
+            _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
+        else:
+            _condition(solution, g, table, reduced, effort, limits, joint)
     clock.mark("condition")
     if pairs:
         solution = replace(
             solution,
             factor_ptr=table.factor_ptr.tolist(),
             pairs=layout.pairs_by_factor(
-                table.node_ptr, table.factor_ptr, table.ends, reduced, np.flatnonzero(exact & (log_z > -np.inf)), joint
+                table.node_ptr, table.factor_ptr, table.ends, reduced, np.flatnonzero(solution.log_z > -np.inf), joint
             ),
         )
     for g, reason in invalid.items():
         _fail(solution, g, Status.INVALID_INPUT, reason)
+    return solution
+
+
+def _bound(
+    graphs: Sequence[FactGraph],
+    evidence: Sequence[Evidence | None] | None,
+    table: GraphTable,
+    reduced: reduce.Reduced,
+    i_bound: int,
+    limits: Limits,
+) -> Solution:
+    """Upper bounds and beliefs of one chunk of graphs by weighted mini-buckets."""
+    log_z, width, passes, zero, p, joint = minibucket.sweep(
+        table.node_ptr, table.factor_ptr, reduced, i_bound, limits.entries()
+    )
+    reduce.restore(table.node_ptr, reduced, np.flatnonzero(np.isfinite(log_z)), p, joint)
+    solution = Solution(
+        node_ptr=table.node_ptr.tolist(),
+        p=p,
+        lower=np.zeros_like(p),
+        upper=np.ones_like(p),
+        log_z=log_z + reduced.log_z,
+        width=np.maximum(width, reduced.width),
+        status=[Status.OK] * len(table),
+        method=["wmb"] * len(table),
+        reason={},
+        gap=np.full(len(table), np.nan),
+        rows=passes,
+        cutset=np.zeros(len(table), np.int32),
+    )
+    for g in range(len(table)):
+        observed = (evidence and evidence[g]) or {}
+        if solution.log_z[g] == -np.inf or (zero[g] and not satisfiable(graphs[g], observed)):
+            _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed))
+        elif log_z[g] == np.inf:
+            _fail(
+                solution,
+                g,
+                Status.TOO_WIDE,
+                f"mini-buckets of {i_bound + 1} variables take over {limits.entries() * 8 / 2**20:.0f} MiB of tables "
+                f"(memory); raise it, or lower `i_bound`",
+            )
     return solution
 
 
@@ -241,6 +306,12 @@ def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
+def _unreadable(row: object) -> str:
+    if isinstance(row, FcjaxError):
+        return str(row)
+    return f"the row is a {type(row).__name__}; allowed: a FactGraph (FactGraph.from_dict, from_case, from_model)"
+
+
 def _check_evidence(
     graphs: Sequence[FactGraph], evidence: Sequence[Evidence | None], invalid: dict[int, str]
 ) -> tuple[list[FactGraph], list[Evidence | None]]:
@@ -249,8 +320,12 @@ def _check_evidence(
     for g, row in enumerate(evidence):
         graph = graphs[g]
         unknown = [name for name in row or () if name not in graph.aliases and name not in graph.index]
-        if g in invalid or unknown:
-            invalid.setdefault(g, f"evidence names {unknown}; allowed: ids of the graph's variables")
+        states = [state for state in (row or {}).values() if state not in (True, False)]
+        if g in invalid or unknown or states:
+            seen = f"names {unknown}; allowed: ids of the graph's variables"
+            if not unknown:
+                seen = f"has the states {states}; allowed: True, False"
+            invalid.setdefault(g, f"evidence {seen}")
             checked[g], kept[g] = NO_GRAPH, None
     return checked, kept
 

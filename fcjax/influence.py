@@ -1,16 +1,18 @@
 """How much each relation moves each atom, and what every atom would be without each context.
 
-The influence of relation r on atom a is dP(a = true) / dp_r, exact: with f the relation's table (SPEC 2),
+The influence of relation r on atom a is dP(a = true) / dp_r, exact. Z is linear in r's table f (SPEC 2); let
+Q(s, t) = (dZ / df(s, t)) / Z, and Q_a the same of the sum over the states with a true, also divided by Z. Then
 
-    dP(a) / dp = P(a) sum_st [P(s, t | a) - P(s, t)] f'(s, t) / f(s, t),
+    dP(a) / dp = sum_st [Q_a(s, t) - P(a) Q(s, t)] f'(s, t).
 
-so that one row without evidence and one row per atom, observed true, give all influences of a graph.
+Q(s, t) is P(s, t) / f(s, t), so that one row without evidence and one row per atom, observed true, give all of a graph.
+Where f(s, t) is 0 or nearly so, Q comes from the same rows of the graph with ones for this one table.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +24,8 @@ from fcjax.limits import Limits
 from fcjax.posterior import Posterior
 from fcjax.records import Relation, Status
 
-INSIDE = 1e-9  # probabilities of 0 and 1 are moved inward by this: the derivative is continuous there
+LEAST = 1e-6  # a table entry under this would cost P / f more than 10 of its 16 digits
+TOGETHER = 64  # graphs whose rows are solved as one batch
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -35,12 +38,12 @@ class Influence:
     status: Status = Status.OK
     reason: str | None = None
 
-    def top(self, atom: str, count: int = 3) -> list[tuple[Relation, float]]:
-        """The relations that move `atom` most, largest first. Raises `KeyError` for an unknown atom."""
+    def top(self, atom: str, k: int = 3) -> list[tuple[Relation, float]]:
+        """The `k` relations that move `atom` most, largest first. Raises `KeyError` for an unknown atom."""
         if atom not in self.atoms:
             raise KeyError(atom)
         row = self.values[self.atoms.index(atom)]
-        order = np.argsort(-np.abs(row), kind="stable")[:count]
+        order = np.argsort(-np.abs(row), kind="stable")[:k]
         return [(self.relations[r], float(row[r])) for r in order.tolist()]
 
     def __repr__(self) -> str:
@@ -61,44 +64,67 @@ class Influence:
 
 
 def influences(graphs: Sequence[FactGraph], limits: Limits | None = None) -> list[Influence]:
-    """The influence of every relation on every atom, one result a graph, in order; exact rows only.
+    """The influence of every relation on every atom, one result a graph, in order.
 
-    A graph that is too wide, inconsistent or a bare model never raises: its `status` says why there is nothing.
+    At p = 0 and p = 1 it is the one-sided derivative. A graph that is inconsistent, too wide for elimination or a bare
+    model never raises: its `status` says why there is nothing.
     """
-    soft = [_inside(graph) if graph.encoding else graph for graph in graphs]
-    atoms = [tuple(name for name, kind in zip(g.ids, g.kinds, strict=True) if kind == "atom") for g in graphs]
-    rows = [graph for graph, names in zip(soft, atoms, strict=True) for _ in range(1 + len(names))]
-    evidence = [observed for names in atoms for observed in ({}, *({name: True} for name in names))]
-    answers = iter(infer(rows, evidence=evidence, limits=limits, pairs=True))
-    found = []
-    for graph, names in zip(soft, atoms, strict=True):
-        base, *given = (next(answers) for _ in range(1 + len(names)))
-        found.append(_influence(graph, names, base, given))
+    found: list[Influence] = []
+    for start in range(0, len(graphs), TOGETHER):
+        part = graphs[start : start + TOGETHER]
+        atoms = [tuple(name for name, kind in zip(g.ids, g.kinds, strict=True) if kind == "atom") for g in part]
+        open_ = [_near_zero(graph) for graph in part]  # factors
+        rows: list[FactGraph] = []
+        evidence: list[dict[str, bool]] = []
+        for graph, names, factors in zip(part, atoms, open_, strict=True):
+            for variant in (graph, *(_with_ones(graph, f) for f in factors)):
+                rows += [variant] * (1 + len(names))
+                # an atom that was observed before stays as it was, and comes out as moved by nothing
+                evidence += [{}, *({name: graph.evidence.get(name, True)} for name in names)]
+        answers = iter(infer(rows, evidence=evidence, limits=limits, pairs=True, backend="cpu"))  # float64
+        found += [
+            _influence(graph, names, factors, answers) for graph, names, factors in zip(part, atoms, open_, strict=True)
+        ]
     return found
 
 
-def _influence(graph: FactGraph, atoms: tuple[str, ...], base: Posterior, given: list[Posterior]) -> Influence:
-    values = np.full((len(atoms), len(graph.relations)), np.nan)
-    if base.status.failed or base.method != "exact":
-        reason = base.reason or "the posterior is not exact"
-        status = base.status if base.status.failed else Status.TOO_WIDE
-        return Influence(atoms, graph.relations, values, status, reason)
+def _influence(graph: FactGraph, atoms: tuple[str, ...], open_: list[int], answers: Iterator[Posterior]) -> Influence:
+    """Of one graph; takes its rows from `answers`: the graph's own, then those with ones for each of `open_`."""
+    own, *others = ([next(answers) for _ in range(1 + len(atoms))] for _ in range(1 + len(open_)))
+    base = own[0]
+    if base.status.failed or graph.encoding is None:
+        reason = base.reason if base.status.failed else "a bare Markov model; allowed: a graph of relations"
+        status = base.status if base.status.failed else Status.INVALID_INPUT
+        return Influence(atoms, graph.relations, np.full((len(atoms), len(graph.relations)), np.nan), status, reason)
+    slopes = graph.slopes()
+    rate = np.divide(slopes, graph.tables, out=np.zeros_like(slopes), where=graph.tables >= LEAST)
+    rate[open_] = slopes[open_]
+    mass = np.array([_mass(row, base.log_z) for row in own])
+    for f, rows in zip(open_, others, strict=True):
+        mass[:, f] = [_mass(row, base.log_z)[f] for row in rows]
+    moved = (mass * rate).sum(axis=(2, 3))
+    p = np.exp([row.log_z - base.log_z for row in own])[
+        :, None
+    ]  # 1 for an atom that was observed before, even as false
+    return Influence(atoms, graph.relations, (moved - p * moved[0])[1:])
+
+
+def _mass(row: Posterior, log_z: float) -> Float[np.ndarray, "E 2 2"]:
+    """The weight of each factor's states in a row, as a part of the graph's Z."""
+    return np.zeros_like(row.pairs) if row.status is Status.INCONSISTENT else row.pairs * np.exp(row.log_z - log_z)
+
+
+def _near_zero(graph: FactGraph) -> list[int]:
+    """The factors with a table entry that is too small to divide by, and that moves with p."""
     if graph.encoding is None:
-        reason = "a bare Markov model has no relations; allowed: a graph of relations"
-        return Influence(atoms, graph.relations, values, Status.INVALID_INPUT, reason)
-    slope = graph.slopes() / graph.tables
-    for a, (name, row) in enumerate(zip(atoms, given, strict=True)):
-        p = base.p[name]
-        # an atom that cannot be true stays so, whatever a relation's probability inside (0, 1) is
-        values[a] = 0.0 if row.status.failed else p * ((row.pairs - base.pairs) * slope).sum(axis=(1, 2))
-    return Influence(atoms, graph.relations, values)
+        return []
+    return np.flatnonzero(((graph.tables < LEAST) & (graph.slopes() != 0.0)).any(axis=(1, 2))).tolist()
 
 
-def _inside(graph: FactGraph) -> FactGraph:
-    """The graph with every relation's probability inside (0, 1), so that no table entry is 0."""
-    p = np.array([relation.probability for relation in graph.relations], np.float64)
-    moved = np.clip(p, INSIDE, 1.0 - INSIDE) - p
-    return replace(graph, tables=graph.tables + graph.slopes() * moved[:, None, None])
+def _with_ones(graph: FactGraph, factor: int) -> FactGraph:
+    tables = graph.tables.copy()
+    tables[factor] = 1.0
+    return replace(graph, tables=tables)
 
 
 def leave_one_out(graph: FactGraph, limits: Limits | None = None) -> dict[str, Posterior]:

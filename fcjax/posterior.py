@@ -138,7 +138,10 @@ class Posterior:
 
     @property
     def log_z(self) -> float:
-        """The natural logarithm of the partition function; -inf where the graph is inconsistent, NaN if unknown."""
+        """The natural logarithm of the partition function; -inf where the graph is inconsistent, NaN if unknown.
+
+        A lower bound, of the solved assignments, where the method is `conditioned`; an upper bound where it is `wmb`.
+        """
         return float(self._solution.log_z[self._row])
 
     @property

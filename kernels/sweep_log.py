@@ -15,7 +15,7 @@ from fcjax.kernels.logspace import log_add
 
 
 @njit(cache=True, nogil=True)
-def _source(x, new, entered):
+def source(x, new, entered):
     """Where the old table keeps entry x of the new one: bits that have just entered do not count."""
     at, stride = 0, 1
     for b in range(new):
@@ -27,7 +27,7 @@ def _source(x, new, entered):
 
 
 @njit(cache=True, nogil=True)
-def _weights(x, arcs, steps, arc, unary0, unary1):
+def arc_weights(x, arcs, steps, arc, unary0, unary1):
     """log A_0(x), log A_1(x)."""
     for k in arcs:
         s = x >> steps.arc_bit[k] & 1
@@ -53,8 +53,8 @@ def sweep_row(steps, first, last, arc, unary, wanted, p, joint):
             entered[steps.arc_bit[k]] = steps.arc_opens[k]
         half = (1 << size) >> 1 if steps.held[first + i] else 0
         for x in range(1 << new):
-            at = starts[i] + _source(x, new, entered)
-            a0, a1 = _weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
+            at = starts[i] + source(x, new, entered)
+            a0, a1 = arc_weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
             stack[starts[i + 1] + x] = log_add(stack[at] + a0, stack[at + half] + a1)
     log_z = stack[starts[count]]
     if log_z == -math.inf:
@@ -71,8 +71,8 @@ def sweep_row(steps, first, last, arc, unary, wanted, p, joint):
         b_old = np.full(1 << size, -math.inf)
         p[i] = 0.0
         for x in range(1 << new):
-            at = _source(x, new, entered)
-            a0, a1 = _weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
+            at = source(x, new, entered)
+            a0, a1 = arc_weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
             a0, a1 = a0 + b_new[x], a1 + b_new[x]
             b_old[at] = log_add(b_old[at], a0)
             b_old[at + half] = log_add(b_old[at + half], a1)

@@ -1,6 +1,6 @@
 """The most probable assignment: the frontier sweep with maxima for sums, in float64 logarithms, and the way back.
 
-Ties go to the state false of the variable that is eliminated first.
+Ties go to the state false, from the last eliminated variable to the first, each given those after it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ import math
 import numpy as np
 from numba import njit
 
-from fcjax.kernels.sweep_log import _source, _weights
+from fcjax.kernels.sweep_log import arc_weights, source
+
+
+@njit(cache=True, nogil=True)
+def _mark_entered(steps, i, entered):
+    """Which bits of the table after step i were not there before."""
+    entered[: steps.bits[i]] = False
+    for k in range(steps.arc_ptr[i], steps.arc_ptr[i + 1]):
+        if steps.arc_opens[k]:  # of two factors on one pair, one alone opens
+            entered[steps.arc_bit[k]] = True
 
 
 @njit(cache=True, nogil=True)
@@ -25,32 +34,30 @@ def sweep_row(steps, first, last, arc, unary, state):
     starts = np.zeros(count + 1, np.int64)
     for i in range(count):
         starts[i + 1] = starts[i] + (1 << steps.bits[first + i])
-    choice, source = np.empty(starts[count], np.int8), np.empty(starts[count], np.int64)
+    choice = np.empty(starts[count], np.bool_)
     table = np.zeros(1)
     for i in range(count):
-        new, size = steps.bits[first + i], steps.bits[first + i - 1] if i > 0 else 0
+        new = steps.bits[first + i]
         arcs = range(steps.arc_ptr[first + i], steps.arc_ptr[first + i + 1])
-        entered[:new] = False
-        for k in arcs:
-            if steps.arc_opens[k]:
-                entered[steps.arc_bit[k]] = True
-        half = (1 << size) >> 1 if steps.held[first + i] else 0
+        _mark_entered(steps, first + i, entered)
+        half = len(table) >> 1 if steps.held[first + i] else 0
         out = np.empty(1 << new)
         for x in range(1 << new):
-            at = _source(x, new, entered)
-            a0, a1 = _weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
+            at = source(x, new, entered)
+            a0, a1 = arc_weights(x, arcs, steps, arc, unary[i, 0], unary[i, 1])
             false, true = table[at] + a0, table[at + half] + a1
-            best = true > false
-            out[x] = true if best else false
-            choice[starts[i] + x] = best
-            source[starts[i] + x] = at + half if best else at
+            choice[starts[i] + x] = true > false
+            out[x] = max(false, true)
         table = out
     if table[0] == -math.inf:
         return table[0]
     x = 0
     for i in range(count - 1, -1, -1):
         state[i] = choice[starts[i] + x]
-        x = source[starts[i] + x]
+        _mark_entered(steps, first + i, entered)
+        x = source(x, steps.bits[first + i], entered)
+        if state[i] and steps.held[first + i]:
+            x += (1 << steps.bits[first + i - 1]) >> 1
     return table[0]
 
 

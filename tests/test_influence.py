@@ -1,89 +1,139 @@
 """Influence of relations and contexts, against central differences of the oracle."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import oracle
 import pytest
-from checks import preset
+from checks import build, preset
 from hypothesis import given, settings
-from samples import clique, fact_graphs
+from hypothesis import strategies as st
+from samples import PRIOR, atom, clique, context, edge, fact_graphs, random_graph, settings_of
 
 from fcjax.engine import infer
 from fcjax.influence import influences, leave_one_out
 from fcjax.limits import Limits
 from fcjax.records import Status
 
-PRESETS = {"paper": ("implication", 0.99), "release": ("conditional", 0.9)}
-STEP = 1e-5
-
 
 def with_probability(data: dict, r: int, p: float) -> dict:
-    edges = [dict(edge) for edge in data["edges"]]
+    edges = [dict(row) for row in data["edges"]]
     edges[r]["probability"] = p
     return {**data, "edges": edges}
 
 
-def difference(data: dict, name: str, r: int) -> dict[str, float]:
-    """dP / dp of edge r, by the oracle; one-sided at the ends of [0, 1]."""
-    encoding, prior = PRESETS[name]
-    p = data["edges"][r]["probability"]
-    low, high = max(0.0, p - STEP), min(1.0, p + STEP)
-    below, above = (
-        oracle.enumerate_states(oracle.network(with_probability(data, r, q), encoding, prior)).p for q in (low, high)
-    )
-    return {v: (above[v] - below[v]) / (high - low) for v in above}
+def slope(data: dict, r: int, name: str) -> tuple[float, float]:
+    """dP(name) / dp of edge r, and its rounding error at most.
+
+    By the oracle: Z, and its part where the atom is true, are linear in p.
+    """
+
+    def parts(p: float) -> np.ndarray:
+        answer = oracle.enumerate_states(oracle.network(with_probability(data, r, p), **settings_of(data)))
+        z = np.exp(answer.log_z)
+        return np.array([z, z * answer.p[name] if z > 0 else 0.0])
+
+    z, true = parts(data["edges"][r]["probability"])
+    dz, dtrue = parts(1.0) - parts(0.0)
+    return float((dtrue - true / z * dz) / z), 1e-13 * abs(dz) / z
 
 
-@pytest.mark.parametrize("name", PRESETS)
-@settings(max_examples=25, deadline=None)
-@given(data=fact_graphs(max_nodes=8))
-def test_against_differences_of_the_oracle(name: str, data: dict) -> None:
-    graph, _ = preset(data, name)
-    found = influences([graph])[0]
+@pytest.mark.parametrize("hard", [False, True])
+@settings(max_examples=1500, deadline=None)
+@given(drawn=st.data())
+def test_against_the_oracle(hard: bool, drawn: st.DataObject) -> None:
+    """Hard ones have p, priors and b of 0 and 1, too: derivatives at the ends, and atoms that cannot be true."""
+    data = drawn.draw(fact_graphs(max_nodes=7, hard=hard))
+    found = influences([build(data)])[0]
+    if oracle.enumerate_states(oracle.network(data, **settings_of(data))).log_z == -np.inf:
+        assert found.status == Status.INCONSISTENT
+        assert np.isnan(found.values).all()
+        return
     assert found.status == Status.OK
-    relations = [r for r, edge in enumerate(data["edges"]) if edge["type"] != "neutral"]
-    assert len(relations) == len(found.relations)
-    for column, r in enumerate(relations):
-        slopes = difference(data, name, r)
-        for row, atom in enumerate(found.atoms):
-            assert found.values[row, column] == pytest.approx(slopes[atom], abs=2e-4)
+    relations = [r for r, row in enumerate(data["edges"]) if row["type"] != "neutral"]
+    assert found.values.shape == (len(found.atoms), len(relations))
+    for row, name in enumerate(found.atoms):
+        for column, r in enumerate(relations):
+            truth, error = slope(data, r, name)
+            assert found.values[row, column] == pytest.approx(truth, rel=1e-5, abs=1e-7 + error)
+
+
+@pytest.mark.parametrize("name", PRIOR)
+def test_against_central_differences_of_the_engine(name: str) -> None:
+    data = random_graph(np.random.default_rng(3), 4, 8, 0.5, cc=0.2, high=0.99)
+    graph, _ = preset(data, name)
+    (found,) = influences([graph])
+    moved = [
+        preset(with_probability(data, r, row["probability"] + step), name)[0]
+        for r, row in enumerate(data["edges"])
+        for step in (-1e-5, 1e-5)
+    ]
+    p = np.array([[out.p[a] for a in found.atoms] for out in infer(moved)])
+    differences = (p[1::2] - p[::2]) / 2e-5
+    assert found.values == pytest.approx(differences.T, abs=1e-7)
 
 
 def test_certain_relations_have_the_slope_at_the_end() -> None:
-    data = {
-        "nodes": [{"id": "a", "type": "atom"}, {"id": "c", "type": "context"}],
-        "edges": [{"source": "c", "target": "a", "type": "entailment", "probability": 1.0}],
-    }
-    graph, _ = preset(data, "paper")
-    found = influences([graph])[0]
-    assert found.values[0, 0] == pytest.approx(difference(data, "paper", 0)["a"], abs=1e-4)
-    assert found.top("a")[0][0] == graph.relations[0]
+    nodes = [atom("a"), context("c", 1.0)]
+    data = {"nodes": nodes, "edges": [edge("c", "a", "contradiction", 1.0)]}
+    (found,) = influences([preset(data)[0]])
+    # P(a) = 1 - p: an atom that cannot be true yet may become so
+    assert found.values == pytest.approx(np.array([[-1.0]]))
+    assert found.top("a") == [(found.relations[0], -1.0)]
     with pytest.raises(KeyError):
         found.top("c")
+
+
+def test_what_was_observed_is_not_moved() -> None:
+    data = clique(5)
+    data["nodes"].append(atom("a"))
+    data["edges"].append(edge("c0", "a", "entailment", 1.0))
+    graph, _ = preset(data)
+    for state in (False, True):
+        (found,) = influences([replace(graph, evidence={"a": state})])
+        assert found.status == Status.OK
+        assert found.values == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_largest_stand_first() -> None:
+    nodes = [atom("<a>"), context("c", 0.9), context("d", 0.2)]
+    edges = [edge("d", "<a>", "contradiction", 0.8), edge("c", "<a>", "entailment", 0.8)]
+    (found,) = influences([preset({"nodes": nodes, "edges": edges})[0]])
+    assert [relation.source for relation, _ in found.top("<a>")] == ["c", "d"]
+    assert len(found.top("<a>", 1)) == 1
+    page = found._repr_html_()
+    assert "&lt;a&gt;" in page
+    assert "<a>" not in page
 
 
 def test_rows_without_a_value_say_why() -> None:
     wide, _ = preset(clique(20), "paper")
     good, _ = preset({"nodes": [{"id": "a", "type": "atom"}], "edges": []}, "paper")
-    found = influences([wide, good], limits=Limits(exact_width=5, rows=20))
+    found = influences([wide, good], limits=Limits(exact_width=5))
     assert found[0].status == Status.TOO_WIDE
     assert found[0].reason
     assert np.isnan(found[0].values).all()
     assert found[1].status == Status.OK
 
 
-def test_pairs_are_joint_posteriors() -> None:
-    data = clique(7)
-    graph, net = preset(data, "release")
-    answer = infer([graph], pairs=True)[0]
+@settings(max_examples=1500, deadline=None)
+@given(data=fact_graphs(max_nodes=8))
+def test_pairs_are_joint_posteriors(data: dict) -> None:
+    graph, net = build(data), oracle.network(data, **settings_of(data))
+    whole = oracle.enumerate_states(net).log_z
+    (answer,) = infer([graph], pairs=True)
+    assert answer.pairs.shape == (len(graph.ends), 2, 2)
     for f, (s, t) in enumerate(graph.ends.tolist()):
-        both = oracle.enumerate_states(net.observe({graph.ids[s]: True, graph.ids[t]: True}))
-        whole = oracle.enumerate_states(net)
-        assert answer.pairs[f, 1, 1] == pytest.approx(np.exp(both.log_z - whole.log_z), abs=1e-9)
-        assert answer.pairs[f].sum() == pytest.approx(1.0, abs=1e-9)
+        for states in product((0, 1), repeat=2):
+            both = net.observe({graph.ids[s]: bool(states[0]), graph.ids[t]: bool(states[1])})
+            truth = np.exp(oracle.enumerate_states(both).log_z - whole)
+            assert answer.pairs[f][states] == pytest.approx(truth, abs=1e-9)
+
+
+def test_pairs_must_be_asked_for() -> None:
     with pytest.raises(ValueError, match="pairs=True"):
-        _ = infer([graph])[0].pairs
+        _ = infer([preset(clique(5))[0]])[0].pairs
 
 
 @settings(max_examples=15, deadline=None)
@@ -93,7 +143,7 @@ def test_without_a_context_its_relations_are_gone(data: dict) -> None:
     without = leave_one_out(graph)
     assert set(without) == {node["id"] for node in data["nodes"] if node["type"] == "context"}
     for name, answer in without.items():
-        edges = [edge for edge in data["edges"] if name not in (edge["source"], edge["target"])]
+        edges = [row for row in data["edges"] if name not in (row["source"], row["target"])]
         _, net = preset({**data, "edges": edges}, "paper")
         assert dict(answer.p.items()) == pytest.approx(oracle.enumerate_states(net).p, abs=1e-9)
 
