@@ -40,7 +40,7 @@ def slope(data: dict, r: int, name: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("hard", [False, True])
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=st.data())
 def test_against_the_oracle(hard: bool, drawn: st.DataObject) -> None:
     """Hard ones have p, priors and b of 0 and 1, too: derivatives at the ends, and atoms that cannot be true."""
@@ -117,7 +117,7 @@ def test_rows_without_a_value_say_why() -> None:
     assert found[1].status == Status.OK
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=fact_graphs(max_nodes=8))
 def test_pairs_are_joint_posteriors(data: dict) -> None:
     graph, net = build(data), oracle.network(data, **settings_of(data))
