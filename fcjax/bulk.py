@@ -161,7 +161,7 @@ def _score_from(path: str, first: int, settings: Settings, found: Survey, prints
     begin = first - first % CHUNK
     jobs = (
         _job(row, settings, found.missing.get(i), prints.of(i))
-        for i, row in enumerate(islice(_read(path, begin, settings), begin, len(found)), begin)
+        for i, row in enumerate(islice(_read(path, settings), begin, len(found)), begin)
     )
     skip = first - begin
     for row in _through_engine(jobs, settings):
@@ -180,15 +180,10 @@ class _Job:
     fingerprint: str
 
 
-def _read(path: str, begin: int, settings: Settings) -> Iterator[FileRow[Case | None]]:
-    """The cases of a file, of fact graphs too; the ones before `begin` are not looked at."""
-    i = -1
+def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
+    """The cases of a file, of fact graphs too."""
 
-    def parse(value: Any, number: int) -> Case | None:
-        nonlocal i
-        i += 1
-        if i < begin:
-            return None
+    def parse(value: Any, number: int) -> Case:
         if isinstance(value, dict) and "nodes" in value:
             return graph_to_case(parse_graph(value, number), number, atom_prior=settings.atom_prior)
         return parse_case(value, number)
@@ -196,7 +191,7 @@ def _read(path: str, begin: int, settings: Settings) -> Iterator[FileRow[Case | 
     return (FileRow(*parts) for parts in read_rows(path, parse))
 
 
-def _job(row: FileRow[Case | None], settings: Settings, lack: str | None, fingerprint: str) -> _Job | Row:
+def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str) -> _Job | Row:
     """The work that a case is, or its row where there is nothing for the engine to do."""
     case = row.value
     if case is None:

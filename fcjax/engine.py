@@ -31,6 +31,7 @@ Evidence = Mapping[str, bool]
 
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
 HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
+OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
 
 
@@ -178,6 +179,9 @@ def _solve(
         rows=(np.diff(steps.step_ptr) > 0).astype(np.int64),
         cutset=np.zeros(len(table), np.int32),
     )
+    broken = np.isnan(solution.log_z) | (solution.log_z == np.inf)
+    for g in np.flatnonzero(exact & broken).tolist():
+        _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
     for g in np.flatnonzero(exact & (solution.log_z == -np.inf)).tolist():
         _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], (evidence and evidence[g]) or {}))
     clock.mark("back")
@@ -213,7 +217,7 @@ def _bound(
 ) -> Solution:
     """Upper bounds and beliefs of one chunk of graphs by weighted mini-buckets."""
     log_z, width, passes, zero, p, joint = minibucket.sweep(
-        table.node_ptr, table.factor_ptr, reduced, i_bound, limits.entries()
+        table.node_ptr, table.factor_ptr, reduced, i_bound, minibucket.PASSES, limits.entries()
     )
     reduce.restore(table.node_ptr, reduced, np.flatnonzero(np.isfinite(log_z)), p, joint)
     solution = Solution(
@@ -264,7 +268,8 @@ def _condition(
     solution.gap[g] = found.excess if effort != "fast" else np.nan
     solution.method[g] = "conditioned"
     solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
-    if found.log_z == -np.inf or (effort != "fast" and found.excess > HOPELESS):
+    lost = not (np.isfinite(found.log_z) and np.isfinite(solution.p[mine]).all())
+    if lost or (effort != "fast" and found.excess > HOPELESS):
         _fail(
             solution,
             g,

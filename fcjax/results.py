@@ -179,13 +179,16 @@ def _failed_relations(
     failed: Counter[str] = Counter()
     if not failures:
         return failed
-    own = {atom.id: frozenset(atom.contexts or ()) for atom in case.atoms or ()}
+    own: dict[str, set[str]] = {}
+    for atom in case.atoms or ():
+        contexts = own.setdefault(aliases.get(atom.id, atom.id), set())
+        contexts.update(aliases.get(name, name) for name in atom.contexts or ())
     for relation in failures:
-        source, target = relation.source, relation.target
-        for atom, other in ((source, target), (target, source)):
-            if atom not in own or (version and other in own) or (version == "FR1" and other not in own[atom]):
+        source, target = (aliases.get(name, name) for name in (relation.source, relation.target))
+        for kept, other in ((source, target), (target, source)):
+            if kept not in own or (version and other in own) or (version == "FR1" and other not in own[kept]):
                 continue
-            failed[aliases.get(atom, atom)] += 1
+            failed[kept] += 1
     return failed
 
 

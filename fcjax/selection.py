@@ -56,7 +56,7 @@ def own_contexts(case: Case, aliases: Mapping[str, str]) -> dict[str, set[str]]:
     """The contexts of each kept atom, its duplicates' included (FR1)."""
     own: dict[str, set[str]] = {}
     for i, atom in enumerate(case.atoms or ()):
-        if atom.contexts is None and case.contexts:
+        if atom.contexts is None and case.contexts and not atom.status.failed:
             fault = "contexts is missing; FR1 pairs an atom with its own contexts only, so each atom must list them"
             raise InputError(Fault(fault, case=case.id, field=f"atoms[{i}].contexts"))
         kept = own.setdefault(aliases.get(atom.id, atom.id), set())

@@ -36,7 +36,7 @@ def condition(
     result says how much was left open.
     """
     began = perf_counter()
-    core, variables, wanted = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
+    core, variables, wanted, scale = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
     target = min(limits.cutset_width, limits.width(effort))
     fit = int(8 * limits.entries() / (len(variables) + NODE_BYTES))
@@ -49,6 +49,7 @@ def condition(
 
     def write(excess: float) -> search.Found:
         found = search.report(state, excess)
+        found = found._replace(log_z=found.log_z + scale)
         p[table.node_ptr[g] + variables] = found.p
         joint[edges] = found.joint
         reduce.restore(table.node_ptr, reduced, np.array([g]), p, joint)

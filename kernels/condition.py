@@ -178,8 +178,8 @@ def solve(core, search, work, wanted, state):
     log_z = sweep_rest(search, work, work.wanted, True) + constant
     if log_z == -math.inf:
         return
-    if log_z > scalar[REFERENCE]:
-        scale = math.exp(scalar[REFERENCE] - log_z)
+    if log_z > scalar[REFERENCE] or scalar[LOG_L] == -math.inf:  # the first one is the reference, however small
+        scale = math.exp(min(700.0, scalar[REFERENCE] - log_z))
         search.mass[:] *= scale
         search.joint[:] *= scale
         scalar[OPEN] *= scale

@@ -324,11 +324,11 @@ def _up(buckets, tables):
 
 
 @njit(cache=True, nogil=True)
-def bound(core, wanted, i_bound, entries):
-    """An upper bound on the log partition function of one core, and its beliefs.
+def bound(core, wanted, i_bound, passes, entries):
+    """An upper bound on the log partition function of one core, the least of some `passes`, and the last one's beliefs.
 
-    Returns (bound, induced width of the order, passes, `p [K]`, `joint [M, 4]` of the `wanted [M]` edges). Where the
-    tables would take more than `entries` numbers, the bound is inf and there were no passes.
+    Returns (bound, induced width of the order, passes done, `p [K]`, `joint [M, 4]` of the `wanted [M]` edges). Where
+    the tables would take more than `entries` numbers, the bound is inf and there were no passes.
     """
     count, edges = len(core.unary), len(core.tail)
     p, joint = np.zeros(count), np.full((edges, 4), math.nan)
@@ -342,15 +342,17 @@ def bound(core, wanted, i_bound, entries):
     if 4 * buckets.start[-1] > entries:
         return math.inf, width, 0, p, joint
     tables = _lay(buckets, core, place, order)
-    least, now, passes, change = math.inf, 0.0, 0, math.inf
-    while passes < PASSES and abs(change) > ENOUGH:  # the bound may rise for a pass or two before it falls
-        passes += 1
-        change, now = now, _down(buckets, tables)
-        change -= now
+    least, last, done = math.inf, math.inf, 0
+    while done < passes:
+        done += 1
+        now = _down(buckets, tables)
         least = min(least, now)
-        if least == -math.inf:
-            return least, width, passes, p, joint
+        if now == -math.inf:
+            return least, width, done, p, joint
         _up(buckets, tables)
+        if abs(last - now) < ENOUGH:
+            break
+        last = now  # which may rise for a pass or two before it falls
     for i in range(count):
         for m in range(buckets.first[i], buckets.first[i + 1]):
             begin, end = buckets.start[m], buckets.start[m + 1]
@@ -362,28 +364,29 @@ def bound(core, wanted, i_bound, entries):
             joint[e] = 0.0
             for x in range(1 << buckets.size[m]):
                 joint[e, tables.at[x]] += tables.belief[buckets.start[m] + x]
-    return least, width, passes, p, joint
+    return least, width, done, p, joint
 
 
 @njit(cache=True, nogil=True)
-def sweep(node_ptr, factor_ptr, reduced, i_bound, entries):
-    """Bounds and beliefs of the cores of `G` reduced graphs, each within `entries` numbers.
+def sweep(node_ptr, factor_ptr, reduced, i_bound, passes, entries):
+    """Bounds and beliefs of the cores of `G` reduced graphs, each as of `bound`.
 
-    Returns (log_z, width, passes, zero) `[G]`, `p [V]` and `joint [E + V, 4]` for `reduce.restore`. A graph without a
-    core has log_z 0 and no passes; one that is over `entries`, inf. `zero` is whether a core has weights of 0.
+    Returns log_z, width, passes done and `zero`, whether a core has weights of 0, all `[G]`, and for `reduce.restore`
+    `p [V]` and `joint [E + V, 4]`. A graph without a core has log_z 0 and no passes.
     """
     graphs = len(node_ptr) - 1
-    log_z, width, passes = np.zeros(graphs), np.zeros(graphs, np.int32), np.zeros(graphs, np.int64)
-    zero = np.zeros(graphs, np.bool_)
+    log_z, width = np.zeros(graphs), np.zeros(graphs, np.int32)
+    done, zero = np.zeros(graphs, np.int64), np.zeros(graphs, np.bool_)
     p, joint = np.full(node_ptr[-1], math.nan), np.full((len(reduced.tail), 4), math.nan)
     for g in range(graphs):
         if reduced.core_edges[g] == 0:
             continue
-        core, variables, wanted = search.take_core(g, node_ptr, factor_ptr, reduced)
+        core, variables, wanted, scale = search.take_core(g, node_ptr, factor_ptr, reduced)
         zero[g] = core.unary.min() == -math.inf or core.table.min() == -math.inf
-        log_z[g], width[g], passes[g], mine, edges = bound(core, wanted, i_bound, entries)
+        log_z[g], width[g], done[g], mine, edges = bound(core, wanted, i_bound, passes, entries)
+        log_z[g] += scale
         for i in range(len(variables)):
             p[node_ptr[g] + variables[i]] = mine[i]
         for i in range(len(edges)):
             joint[reduced.edge_ptr[g] + reduced.core_edge[factor_ptr[g] + i]] = edges[i]
-    return log_z, width, passes, zero, p, joint
+    return log_z, width, done, zero, p, joint

@@ -121,13 +121,13 @@ def _log_edge(e, table, logged):
 def _leaf_message(v, e, v_tail, weight, table, variable_logged, edge_logged, share, message):
     """Sum leaf v out over its edge: `message[:2]`, logs by the neighbour's state, and `share[:2]`, P(v | it)."""
     if not variable_logged[v] and not edge_logged[e]:
-        lowest = math.inf
+        lowest, highest = math.inf, 0.0
         for s in range(2):
             true = weight[v, 1] * table[e, _at(v_tail, 1, s)]
             whole = weight[v, 0] * table[e, _at(v_tail, 0, s)] + true
-            lowest = min(lowest, whole)
+            lowest, highest = min(lowest, whole), max(highest, whole)
             message[s], share[s] = whole, true / whole if whole > 0 else 0.0
-        if lowest > LEAST:
+        if lowest > LEAST and highest < 1.0 / LEAST:
             message[0], message[1] = math.log(message[0]), math.log(message[1])
             return
     _log_variable(v, weight, variable_logged)
@@ -142,16 +142,16 @@ def _leaf_message(v, e, v_tail, weight, table, variable_logged, edge_logged, sha
 def _chain_message(v, e, v_tail, e2, v_tail2, weight, table, variable_logged, edge_logged, share, message):
     """Sum v out over its two edges: the same by the states [s][r] of the two neighbours, four entries each."""
     if not (variable_logged[v] or edge_logged[e] or edge_logged[e2]):
-        lowest = math.inf
+        lowest, highest = math.inf, 0.0
         for s in range(2):
             false_s = weight[v, 0] * table[e, _at(v_tail, 0, s)]
             true_s = weight[v, 1] * table[e, _at(v_tail, 1, s)]
             for r in range(2):
                 true = true_s * table[e2, _at(v_tail2, 1, r)]
                 whole = false_s * table[e2, _at(v_tail2, 0, r)] + true
-                lowest = min(lowest, whole)
+                lowest, highest = min(lowest, whole), max(highest, whole)
                 message[2 * s + r], share[2 * s + r] = whole, true / whole if whole > 0 else 0.0
-        if lowest > LEAST:
+        if lowest > LEAST and highest < 1.0 / LEAST:
             for i in range(4):
                 message[i] = math.log(message[i])
             return
@@ -225,10 +225,10 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
                 order[n0 + done] = v
                 done += 1
                 mine[v] = -1
-                whole = w[v, 0] + w[v, 1]
-                shares[v, 0] = w[v, 1] / whole if whole > 0 else math.nan
-                if whole != 1.0:
-                    log_z[g] += math.log(whole)
+                top = max(w[v, 0], w[v, 1])
+                whole = w[v, 0] / top + w[v, 1] / top if top > 0 else 0.0
+                shares[v, 0] = w[v, 1] / top / whole if top > 0 else math.nan
+                log_z[g] += math.log(whole) + math.log(top)
             elif degree[v] == 1:
                 leaves[few] = v
                 few += 1

@@ -123,10 +123,11 @@ def begin(core, search, work, wanted, tighten):
     if tighten > 0:
         hoelder.tighten(core, search, work, tighten)
     search.depth[0] = 0
-    search.bound[0] = hoelder.upper(core, search, work, search.state[0], 0)
+    bound = hoelder.upper(core, search, work, search.state[0], 0)
+    search.bound[0] = math.inf if math.isnan(bound) else bound
     search.scalar[ROWS] += 1
     search.scalar[NODES] = 1
-    if search.scalar[REFERENCE] == -math.inf:
+    if search.scalar[REFERENCE] == -math.inf and search.bound[0] < math.inf:
         search.scalar[REFERENCE] = search.bound[0]
     if search.bound[0] > -math.inf:
         _push(search, 0)
@@ -167,7 +168,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
                 continue
             bound = hoelder.upper(core, search, work, search.state[child], depth + 1)
             search.scalar[ROWS] += 1
-            search.bound[child] = min(bound, search.bound[node])
+            search.bound[child] = bound if bound <= search.bound[node] else search.bound[node]  # nor a NaN
             if search.bound[child] > -math.inf:
                 search.scalar[NODES] = child + 1
                 _push(search, child)
@@ -177,7 +178,10 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
 
 @njit(cache=True, nogil=True)
 def take_core(g, node_ptr, factor_ptr, reduced):
-    """The core of graph g: (core, its variables numbered within the graph, the wanted `[M]` of its edges)."""
+    """The core of graph g, with every table and unary scaled to a largest entry of 1.
+
+    Returns (core, its variables numbered within the graph, the wanted `[M]` of its edges, the logarithm of the scale).
+    """
     n, n0, e0 = node_ptr[g + 1] - node_ptr[g], node_ptr[g], reduced.edge_ptr[g]
     edges = reduced.core_edge[factor_ptr[g] : factor_ptr[g] + reduced.core_edges[g]]
     index, needed = np.zeros(n, np.int32), np.zeros(reduced.edge_ptr[g + 1] - e0, np.bool_)
@@ -193,14 +197,19 @@ def take_core(g, node_ptr, factor_ptr, reduced):
             count += 1
     tail, head = np.empty(len(edges), np.int32), np.empty(len(edges), np.int32)
     table, wanted = np.empty((len(edges), 4)), np.empty(len(edges), np.bool_)
+    scale = 0.0
     for i in range(len(edges)):
         e = e0 + edges[i]
         tail[i], head[i] = index[reduced.tail[e]], index[reduced.head[e]]
-        table[i], wanted[i] = reduced.table[e], needed[edges[i]]
+        top = max(-1e300, reduced.table[e].max())
+        scale += top
+        table[i], wanted[i] = reduced.table[e] - top, needed[edges[i]]
     unary = np.empty((count, 2))
     for i in range(count):
-        unary[i] = reduced.unary[n0 + variables[i]]
-    return cutset.make_core(unary, tail, head, table), variables, wanted
+        top = max(-1e300, reduced.unary[n0 + variables[i]].max())
+        scale += top
+        unary[i] = reduced.unary[n0 + variables[i]] - top
+    return cutset.make_core(unary, tail, head, table), variables, wanted, scale
 
 
 @njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ every step; `held` is False for rows where flushed entries could have mattered, 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
@@ -96,7 +97,8 @@ def sweep(unary: Float[Array, "B C 2"], factors: Float[Array, "B C 2 W 2"], clos
         w = jnp.stack([step[1] * table * a0, step[1] * table * a1], axis=1)
         grid = w.reshape(rows, 2, 1 << (width - low), 1 << low)
         by_high, by_low = grid.sum(axis=3), grid.sum(axis=2)
-        with_bit = jnp.concatenate([by_low @ _bits(low), by_high @ _bits(width - low)], axis=-1)
+        exactly = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)  # accelerators round matmuls otherwise
+        with_bit = jnp.concatenate([exactly(by_low, _bits(low)), exactly(by_high, _bits(width - low))], axis=-1)
         mass = by_high.sum(axis=2)
         whole = mass.sum(axis=1)
         safe = jnp.where(whole > 0, whole, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from time import perf_counter
 from typing import Any
@@ -255,3 +256,17 @@ def test_each_limit_says_what_is_allowed() -> None:
     for wrong in ({"exact_width": -1}, {"exact_width": 100}, {"memory": 0}):
         with pytest.raises(SettingsError, match="allowed"):
             Limits(**wrong)
+
+
+@pytest.mark.parametrize("exponent", [-120, -40, 0, 40, 120])
+def test_the_scale_of_tables_moves_nothing_but_log_z(exponent: int) -> None:
+    """Bounds, beliefs and proofs are those of the same distribution, whatever its tables are multiplied by."""
+    rng = np.random.default_rng(7)
+    graph, net = preset(random_graph(rng, 8, 16, 0.4, preset="release"), "release")
+    answer = oracle.eliminate(net)
+    scaled = dataclasses.replace(graph, tables=graph.tables * 10.0**exponent)
+    out = infer([scaled], limits=Limits(exact_width=3))[0]
+    shift = len(graph.ends) * exponent * np.log(10.0)
+    expect_proved(out, oracle.Answer(answer.log_z + shift, answer.p))
+    assert out.method == "conditioned"
+    assert out.gap <= 1e-3
