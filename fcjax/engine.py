@@ -238,7 +238,7 @@ def _bound(
         observed = (evidence and evidence[g]) or {}
         if solution.log_z[g] == -np.inf or (zero[g] and not satisfiable(graphs[g], observed)):
             _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed))
-        elif log_z[g] == np.inf:
+        elif log_z[g] == np.inf and not passes[g]:
             _fail(
                 solution,
                 g,
@@ -246,6 +246,8 @@ def _bound(
                 f"mini-buckets of {i_bound + 1} variables take over {limits.entries() * 8 / 2**20:.0f} MiB of tables "
                 f"(memory); raise it, or lower `i_bound`",
             )
+        elif not np.isfinite(solution.log_z[g]):
+            _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
     return solution
 
 

@@ -26,7 +26,7 @@ from samples import (
     star,
 )  # fmt: skip
 
-from fcjax import FactGraph, InputError, Limits, Posterior, SettingsError, Status, infer
+from fcjax import FactGraph, InputError, Limits, MarkovModel, Posterior, SettingsError, Status, infer
 from fcjax.kernels import minibucket, reduce
 from fcjax.table import GraphTable
 
@@ -209,6 +209,21 @@ def test_an_inconsistent_core_names_what_clashes() -> None:
     (out,) = wmb([preset(data, "release")[0]], 6)
     assert (out.status, out.log_z) == (Status.INCONSISTENT, -math.inf)
     assert "also sure contradiction a0" in (out.reason or "")
+
+
+def test_weights_over_the_range_of_a_number_have_a_status() -> None:
+    """Products of factors over 1e308 are held as logarithms; a variable's own weights must be numbers."""
+    names = tuple("abcdef")
+    pairs = [((a, b), (1e300, 1e300, 1e300, 5e299)) for a in range(6) for b in range(a)]
+    model = MarkovModel(names=names, factors=tuple(pairs))
+    (truth,) = infer([FactGraph.from_model(model)])
+    (out,) = wmb([FactGraph.from_model(model)], 2)
+    assert truth.log_z <= out.log_z < truth.log_z + 1.0
+    graph = FactGraph.from_model(model)
+    graph.unary[:] = np.inf
+    (out,) = wmb([graph], 2)
+    assert out.status == Status.INVALID_INPUT
+    assert "range" in (out.reason or "")
 
 
 def test_rows_are_the_same_bits_in_any_company() -> None:
