@@ -13,5 +13,5 @@ trap 'rm -rf "$folder"' EXIT
 export PYTHONPATH="$folder"
 
 "$python" -c 'import jax; print("device:", jax.devices()[0].device_kind, "x", jax.local_device_count())'
-exec timeout 475 "$python" benchmarks/bench.py --budget 360 --runs 3 --seconds 1 --most 200000 \
+timeout 475 "$python" benchmarks/bench.py --budget 360 --runs 3 --seconds 1 --most 200000 \
     --check-width 12 --proofs 8 --widest 20 --out "$out" "$@"
