@@ -107,6 +107,10 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers(), thread_name_prefix="fcjax")
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+
+
 class _Clock:
     """Adds the time since the last mark to a stage."""
 

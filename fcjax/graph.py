@@ -178,8 +178,17 @@ class FactGraph:
 
     @classmethod
     def from_model(cls, model: MarkovModel) -> FactGraph:
-        """The graph of a bare Markov network, such as a UAI file holds; its variables are neither atom nor context."""
+        """The graph of a bare Markov network, such as a UAI file holds; its variables are neither atom nor context.
+
+        Raises `InputError` for a factor whose scope or values are not those of a `MarkovModel`.
+        """
         count = len(model.names)
+        for f, (scope, values) in enumerate(model.factors):
+            known = all(0 <= v < count for v in scope) and len(set(scope)) == len(scope) in (1, 2)
+            if not known or len(values) != 2 ** len(scope) or not all(0.0 <= value < float("inf") for value in values):
+                seen = f"scope {scope}, values {values!r:.60}"
+                allowed = f"one or two different variables under {count}, and 2 or 4 finite values >= 0"
+                raise InputError(Fault(f"{seen}; allowed: {allowed}", field=f"factors[{f}]"))
         unary = np.ones((count, 2))
         ends, tables = [], []
         for scope, values in model.factors:

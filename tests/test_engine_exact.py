@@ -30,7 +30,7 @@ from samples import (
     star,
 )  # fmt: skip
 
-from fcjax import FactGraph, InputError, Posterior, SettingsError, Status, infer
+from fcjax import FactGraph, InputError, MarkovModel, Posterior, SettingsError, Status, infer
 
 
 def test_the_golden_graphs_in_one_mixed_batch() -> None:
@@ -451,3 +451,12 @@ def test_rows_that_are_no_graphs_and_states_that_are_none_are_invalid() -> None:
     assert "dict" in (out[1].reason or "")
     assert "0.5" in (out[2].reason or "")
     assert out[3].p["a"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [((0, 5), (1, 2, 3, 4)), ((0, 0), (1, 2, 3, 4)), ((0,), (-0.3, 0.7)), ((0, -1), (1, 1, 1, 1)), ((0,), (1,))],
+)
+def test_a_model_with_a_bad_factor_is_refused(factor: tuple) -> None:
+    with pytest.raises(InputError, match=r"factors\[0\].*allowed"):
+        FactGraph.from_model(MarkovModel(names=("x", "y"), factors=(factor,)))
