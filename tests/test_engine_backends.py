@@ -60,6 +60,7 @@ def test_an_inconsistent_core_on_every_backend() -> None:
         assert "sure" in (out.reason or "")
 
 
+@pytest.mark.slow
 def test_golden_graphs_through_xla() -> None:
     rows = [row for row in golden_rows() if row["exact"]["width"] <= 9]
     for row, out in zip(rows, infer([build(row) for row in rows], backend="xla"), strict=True):
@@ -118,6 +119,7 @@ def test_rows_that_were_not_solved_leave_the_others_alone() -> None:
         expect(out[3], oracle.eliminate(net))
 
 
+@pytest.mark.slow
 def test_at_most_one_compile_a_size_class() -> None:
     """A mixed file of 1,000 cases needs at most 25 programs, and none is made twice, whatever the order."""
     rng = np.random.default_rng(5)
