@@ -9,7 +9,6 @@ import numpy as np
 
 from fcjax.kernels import reduce, search
 from fcjax.limits import Limits
-from fcjax.records import EPS
 from fcjax.table import GraphTable
 
 Effort = Literal["tight", "label", "fast"]
@@ -18,7 +17,6 @@ BUDGET = 3e9  # table entries that one graph may cost where no time is set: some
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
 NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
 SLICE = 64  # rows between two looks at the clock
-BAND = 2 * EPS
 
 
 def condition(
@@ -61,21 +59,19 @@ def condition(
         return write(np.inf)
     believed = state.state[0].copy()
     search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
-    tail, spent = limits.tail, 0
+    tail, labels = limits.tail, effort == "label"
     while True:
         spent = int(state.scalar[search.ROWS])
         until = rows if limits.seconds is None else min(rows, spent + SLICE)
-        excess = search.advance(core, state, work, wanted, believed, until, tail, effort == "label")
+        excess = search.advance(core, state, work, wanted, believed, until, tail, labels)
         found = write(excess)
         late = limits.seconds is not None and perf_counter() - began > limits.seconds
         if late or found.rows + 2 > rows or excess <= limits.tail or not state.scalar[search.HEAP]:
             return found
-        if effort == "label":
-            if all_certain(p[mine], excess):
-                return found
-            tail = max(limits.tail, min(tail, excess) / 4)  # the core is certain, but not all that hangs on it
-            if tail == limits.tail:
-                effort = "tight"
+        if effort == "label" and search.all_certain(p[mine], excess):
+            return found
+        if found.rows + 2 <= until:  # the core is certain, but not all that hangs on it
+            tail, labels = max(limits.tail, excess / 4), False
 
 
 def interval(p: np.ndarray, excess: float) -> tuple[np.ndarray, np.ndarray]:
@@ -83,10 +79,3 @@ def interval(p: np.ndarray, excess: float) -> tuple[np.ndarray, np.ndarray]:
     if not np.isfinite(excess):
         return np.zeros_like(p), np.ones_like(p)
     return p / (1.0 + excess), (p + excess) / (1.0 + excess)
-
-
-def all_certain(p: np.ndarray, excess: float) -> bool:
-    """Whether every interval, rounded outward by EPS, lies on one side of the tie band or inside it."""
-    low, high = interval(p, excess)
-    low, high = low - EPS, high + EPS
-    return bool(np.all((low > 0.5 + BAND) | (high < 0.5 - BAND) | ((low >= 0.5 - BAND) & (high <= 0.5 + BAND))))

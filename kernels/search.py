@@ -102,15 +102,18 @@ def excess(search):
 
 
 @njit(cache=True, nogil=True)
-def _all_certain(search, r):
-    """Whether every core variable's interval lies on one side of the tie band."""
-    scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L])
-    for v in range(len(search.mass)):
-        p = search.mass[v] * scale
-        low, high = p / (1.0 + r) - EPS, (p + r) / (1.0 + r) + EPS
+def all_certain(p, r):
+    """Whether every interval of `p`, rounded outward by EPS, lies on one side of the tie band or inside it."""
+    for v in range(len(p)):
+        low, high = p[v] / (1.0 + r) - EPS, (p[v] + r) / (1.0 + r) + EPS
         if not (low > 0.5 + BAND or high < 0.5 - BAND or (low >= 0.5 - BAND and high <= 0.5 + BAND)):
             return False
     return True
+
+
+@njit(cache=True, nogil=True)
+def _core_certain(search, r):
+    return all_certain(search.mass * math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]), r)
 
 
 @njit(cache=True, nogil=True)
@@ -143,10 +146,10 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
     opened = 0
     while search.scalar[HEAP] > 0 and search.scalar[ROWS] + 2 <= rows:
         r = excess(search)
-        if r < tail or (labels and r < 1e3 and opened % 4 == 0 and _all_certain(search, r)):
+        if r < tail or (labels and r < 1e3 and opened % 4 == 0 and _core_certain(search, r)):
             _recount(search)
             r = excess(search)
-            if r < tail or (labels and _all_certain(search, r)):
+            if r < tail or (labels and _core_certain(search, r)):
                 break
         opened += 1
         if opened % RECOUNT == 0:

@@ -270,3 +270,13 @@ def test_the_scale_of_tables_moves_nothing_but_log_z(exponent: int) -> None:
     expect_proved(out, oracle.Answer(answer.log_z + shift, answer.p))
     assert out.method == "conditioned"
     assert out.gap <= 1e-3
+
+
+def test_a_time_limit_does_not_turn_label_into_tight() -> None:
+    """Slices between looks at the clock are not an answer: the search still stops once every label is certain."""
+    graph, _ = preset(random_graph(np.random.default_rng(3), 22, 46, 0.15, preset="release"), "release")
+    (free,) = infer([graph], effort="label", limits=Limits(exact_width=8))
+    (timed,) = infer([graph], effort="label", limits=Limits(exact_width=8, seconds=60.0))
+    assert all(free.certain.values())
+    assert all(timed.certain.values())
+    assert timed.rows <= free.rows + 64
