@@ -142,11 +142,12 @@ def _solve(
     if evidence is not None:
         graphs, evidence = _check_evidence(graphs, evidence, invalid)
     table = GraphTable.from_graphs(graphs, evidence)
+    observed = [row or {} for row in evidence] if evidence is not None else [{}] * len(table)
     clock.mark("table")
     reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
     clock.mark("reduce")
     if i_bound is not None:
-        bounded = _bound(graphs, evidence, table, reduced, i_bound, limits)
+        bounded = _bound(graphs, observed, table, reduced, i_bound, limits)
         for g, reason in invalid.items():
             _fail(bounded, g, Status.INVALID_INPUT, reason)
         clock.mark("bound")
@@ -162,7 +163,7 @@ def _solve(
     log_z, p, joint, held = _sweep(backend, steps, weights, exact)
     inconsistent = np.zeros(len(table), bool)
     for g in np.flatnonzero(~held).tolist():
-        inconsistent[g] = not satisfiable(graphs[g], (evidence and evidence[g]) or {})
+        inconsistent[g] = not satisfiable(graphs[g], observed[g])
     log_z[inconsistent] = -np.inf
     if not (held | inconsistent).all():
         sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, p, joint)
@@ -187,11 +188,11 @@ def _solve(
     for g in np.flatnonzero(exact & broken).tolist():
         _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
     for g in np.flatnonzero(exact & (solution.log_z == -np.inf)).tolist():
-        _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], (evidence and evidence[g]) or {}))
+        _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed[g]))
     clock.mark("back")
     for g in np.flatnonzero(~exact).tolist():
-        if not satisfiable(graphs[g], (evidence and evidence[g]) or {}):
-            _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], (evidence and evidence[g]) or {}))
+        if not satisfiable(graphs[g], observed[g]):
+            _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed[g]))
         elif pairs:
             seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
             _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
@@ -213,7 +214,7 @@ def _solve(
 
 def _bound(
     graphs: Sequence[FactGraph],
-    evidence: Sequence[Evidence | None] | None,
+    observed: Sequence[Evidence],
     table: GraphTable,
     reduced: reduce.Reduced,
     i_bound: int,
@@ -239,9 +240,8 @@ def _bound(
         cutset=np.zeros(len(table), np.int32),
     )
     for g in range(len(table)):
-        observed = (evidence and evidence[g]) or {}
-        if solution.log_z[g] == -np.inf or (zero[g] and not satisfiable(graphs[g], observed)):
-            _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed))
+        if solution.log_z[g] == -np.inf or (zero[g] and not satisfiable(graphs[g], observed[g])):
+            _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed[g]))
         elif log_z[g] == np.inf and not passes[g]:
             _fail(
                 solution,

@@ -60,6 +60,16 @@ def _link(h, v, first, after, before):
 
 
 @njit(cache=True, nogil=True)
+def _connect(e, a, b, tail, head, degree, first, after, before):
+    """Make e the edge from a to b."""
+    tail[e], head[e] = a, b
+    _link(2 * e, a, first, after, before)
+    _link(2 * e + 1, b, first, after, before)
+    degree[a] += 1
+    degree[b] += 1
+
+
+@njit(cache=True, nogil=True)
 def _unlink(h, v, first, after, before):
     if before[h] >= 0:
         after[before[h]] = after[h]
@@ -205,14 +215,11 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
             if e < 0:
                 e = count
                 count += 1
-                t[e], hd[e], edge_logged[e] = a, b, False
+                edge_logged[e] = False
                 tb[e, 0], tb[e, 1], tb[e, 2], tb[e, 3] = (
                     tables[f, 0, 0], tables[f, 0, 1], tables[f, 1, 0], tables[f, 1, 1]
                 )  # fmt: skip
-                _link(2 * e, a, first, after, before)
-                _link(2 * e + 1, b, first, after, before)
-                degree[a] += 1
-                degree[b] += 1
+                _connect(e, a, b, t, hd, degree, first, after, before)
             else:
                 _log_edge(e, tb, edge_logged)
                 for s in range(2):
@@ -285,12 +292,9 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
             if both < 0:
                 both = count
                 count += 1
-                t[both], hd[both], edge_logged[both] = a, b, True
+                edge_logged[both] = True
                 tb[both] = message
-                _link(2 * both, a, first, after, before)
-                _link(2 * both + 1, b, first, after, before)
-                degree[a] += 1
-                degree[b] += 1
+                _connect(both, a, b, t, hd, degree, first, after, before)
             else:
                 _log_edge(both, tb, edge_logged)
                 for s in range(2):
