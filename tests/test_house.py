@@ -42,6 +42,7 @@ ROOMS = {
     "fcjax.records": GROUND,
     "fcjax.errors": GROUND,
     "fcjax.limits": GROUND,
+    "fcjax.prompts": GROUND,
     "fcjax.kernels": KERNELS,  # and all below it
     "fcjax.io": IO,
     "fcjax.agreement": GRAPH,
