@@ -1,0 +1,185 @@
+"""The store's file: its tables, what makes it ours, and how it is opened."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from fcjax.errors import InputError, OutputError
+from fcjax.io.entries import ANSWERED
+
+APPLICATION: Final = 0x46434A58  # "FCJX", in the file's header
+FORMAT: Final = 1  # counts up when a table changes its meaning
+PATIENCE: Final = 60.0  # seconds to wait for the other processes, each of which holds the file for milliseconds
+
+# `entries` is the journal, in the order of arrival. `kind` is chat for a model's replies and leaves room for others,
+# such as pages and search results. `status` is answered, unreadable, damaged, or a failure's kind.
+_TABLES = (
+    """CREATE TABLE entries (
+    id INTEGER PRIMARY KEY,
+    key BLOB NOT NULL,         -- SHA-256 of the question
+    kind TEXT NOT NULL,
+    status TEXT NOT NULL,
+    source TEXT NOT NULL,      -- the endpoint's name, without credentials
+    model TEXT NOT NULL,
+    template TEXT NOT NULL,
+    asked BLOB NOT NULL,       -- the question, see entries.py
+    answer BLOB NOT NULL,      -- the reply or the failure
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    cost REAL,                 -- US dollars; null where the price is unknown
+    seconds REAL,
+    attempts INTEGER NOT NULL,
+    created REAL NOT NULL      -- seconds since 1970
+)""",
+    f"CREATE UNIQUE INDEX answered ON entries (key) WHERE status = '{ANSWERED}'",
+    f"CREATE INDEX others ON entries (key) WHERE status <> '{ANSWERED}'",
+    "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",  # hits and the like, over all runs
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {FORMAT}",
+)
+
+Found = TypeVar("Found")
+
+
+def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+    """A connection to the store at `path`, which is made where there is none unless `readonly`.
+
+    The connection never waits for a lock (see `patiently`) and begins no transaction by itself; any one thread at a
+    time may use it. A commit is durable, also if the power fails: with a write-ahead log and `synchronous = FULL` every
+    commit ends in one fsync of the log. NORMAL would leave that out, which only a power cut can tell, but one fsync for
+    a group of rows costs too little to be worth the doubt.
+
+    Raises `InputError` for a file that is no store of ours, and `OutputError` where none can be made.
+    """
+    if readonly and not path.exists():
+        raise InputError(f"{path}: no store is there; ask a model first, or name the store of an earlier run")
+    try:
+        if not readonly:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        connection = _open(path, readonly)
+        try:
+            patiently(lambda: _check(connection, path, readonly))
+        except BaseException:
+            connection.close()
+            raise
+    except OSError as error:
+        raise OutputError(f"{path}: no store can be made there ({error.strerror}); name another file") from error
+    except sqlite3.DatabaseError as error:
+        if is_busy(error):
+            raise OutputError(locked(path)) from error
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise _foreign(path, "no SQLite database") from error
+        if is_damaged(error):
+            raise InputError(damaged(path, error)) from error
+        raise OutputError(f"{path}: the store cannot be opened ({error}); name another file") from error
+    return connection
+
+
+def _open(path: Path, readonly: bool) -> sqlite3.Connection:
+    name = path.absolute().as_uri()
+    modes = ("ro", "ro&immutable=1") if readonly else ("rwc",)  # immutable: a folder where no log can be made
+    for mode in modes:
+        connection = sqlite3.connect(
+            f"{name}?mode={mode}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in _NO_LOG and mode == "ro" and not _log(path).exists():
+                connection.close()
+                continue
+            if not is_busy(error):
+                connection.close()
+                raise
+        return connection
+    raise AssertionError("the last mode returns or raises")
+
+
+_NO_LOG = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _check(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
+    """See that the file is a store of our format; make it one where it is empty."""
+    if _is_empty(connection):
+        if readonly:
+            raise _foreign(path, "empty")
+        _use_log(connection, path)
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if _is_empty(connection):  # another process may have been first
+                for statement in _TABLES:
+                    connection.execute(statement)
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (format_,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise _foreign(path, "a database of another program")
+    if format_ != FORMAT:
+        raise InputError(
+            f"{path}: a store of format {format_}; this fcjax reads format {FORMAT}; upgrade it, or name another file"
+        )
+    connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone()
+    if not readonly:
+        _use_log(connection, path)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
+
+
+def _use_log(connection: sqlite3.Connection, path: Path) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise OutputError(f"{path}: its file system cannot share a store among processes; name one on a local disk")
+
+
+def patiently(do: Callable[[], Found]) -> Found:
+    """Do something that other processes may stand in the way of, again and again for a minute.
+
+    SQLite's own waiting sleeps ever longer, so that one process of eight may starve; this draws lots.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return do()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(random.uniform(0.001, 0.01))
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process stands in the way."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_damaged(error: sqlite3.Error) -> bool:
+    """Whether the file itself is spoilt."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def locked(path: Path) -> str:
+    """What to say when patience has ended."""
+    return f"{path}: another process has kept the store locked for {PATIENCE:.0f} s; end it, or name another store"
+
+
+def damaged(path: Path, error: sqlite3.Error) -> str:
+    """What to say of a file that SQLite finds malformed."""
+    return (
+        f"{path}: the store is damaged ({error}); move it away, then run again "
+        f"(`sqlite3 {path.name} .recover` may save a part of it)"
+    )
+
+
+def _foreign(path: Path, what: str) -> InputError:
+    return InputError(f"{path}: {what}, so no store of fcjax; nothing was changed in it; name another file")
