@@ -81,30 +81,23 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
 
 
 def _open(path: Path, readonly: bool) -> sqlite3.Connection:
-    name = path.absolute().as_uri()
-    modes = ("ro", "ro&immutable=1") if readonly else ("rwc",)  # immutable: a folder where no log can be made
-    for mode in modes:
-        connection = sqlite3.connect(
-            f"{name}?mode={mode}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
-        )
-        try:
-            connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in _NO_LOG and mode == "ro" and not _log(path).exists():
-                connection.close()
-                continue
-            if not is_busy(error):
-                connection.close()
-                raise
-        return connection
-    raise AssertionError("the last mode returns or raises")
+    if not readonly:
+        return _connect(path, "rwc")
+    try:
+        connection = _connect(path, "rw")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as error:
+        log = path.with_name(f"{path.name}-wal")
+        if is_busy(error) or (log.exists() and log.stat().st_size):
+            raise
+        return _connect(path, "ro&immutable=1")  # a folder where no log can be made, and nobody writes
+    return connection
 
 
-_NO_LOG = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-
-
-def _log(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
 
 
 def _check(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
