@@ -19,15 +19,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"fcjax": ROOT / "fcjax", "fcjax.kernels": ROOT / "kernels", "fcjax.io": ROOT / "io"}
 
 # What each room may import of the others, and of other people's packages. Every module lives in one room.
-GROUND, KERNELS, IO, GRAPH, ENGINE, BULK, DOOR = "ground", "kernels", "io", "graph", "engine", "bulk", "door"
+GROUND, KERNELS, IO, GRAPH, ENGINE = "ground", "kernels", "io", "graph", "engine"
+STAGES, BULK, DOOR = "stages", "bulk", "door"
 BELOW = {
     GROUND: set(),
     KERNELS: set(),
     IO: {GROUND},
     GRAPH: {GROUND},
     ENGINE: {GROUND, GRAPH, KERNELS},
-    BULK: {GROUND, IO, GRAPH, ENGINE},
-    DOOR: {GROUND, IO, GRAPH, ENGINE, BULK},
+    STAGES: {GROUND, GRAPH},
+    BULK: {GROUND, IO, GRAPH, ENGINE, STAGES},
+    DOOR: {GROUND, IO, GRAPH, ENGINE, STAGES, BULK},
 }
 GUESTS = {
     GROUND: set(),
@@ -35,6 +37,7 @@ GUESTS = {
     IO: {"numpy", "orjson"},
     GRAPH: {"jaxtyping", "numpy", "scipy"},
     ENGINE: {"jax", "jaxtyping", "numpy"},
+    STAGES: set(),
     BULK: {"numpy", "orjson"},
     DOOR: {"click", "numpy", "orjson", "rich"},
 }
@@ -59,6 +62,7 @@ ROOMS = {
     "fcjax.engine": ENGINE,
     "fcjax.influence": ENGINE,
     "fcjax.wide": ENGINE,
+    "fcjax.stages": STAGES,
     "fcjax.bulk": BULK,
     "fcjax.survey": BULK,
     "fcjax.cli": DOOR,
