@@ -1,0 +1,337 @@
+"""The client: prompts in, replies or failures out, at the speed that the endpoint allows.
+
+A prompt's way: the same prompt in flight, the store, the budget, the rate limit, a slot, the wire; then the store once
+more, and only then its reply. A slot is held on the wire alone, neither in back-off nor while a reply is made durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from fcjax.errors import SettingsError
+from fcjax.io.endpoint import Endpoint
+from fcjax.io.http import HttpTransport, Timeouts, Transport
+from fcjax.io.outcome import Again, Outcome, Refused, StepDown
+from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
+from fcjax.io.store import Store, prompt_key
+from fcjax.io.window import Window
+from fcjax.prompts import Failure, Prompt, Reply, Usage
+
+Item = TypeVar("Item")
+Price = Callable[[Usage], float]  # US dollars
+
+OVERLOAD: Final = frozenset({"rate_limit", "overloaded"})
+"""Kinds of trouble that say: fewer calls at once."""
+HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota"})
+"""Refusals that every prompt would meet. Where one comes before the first reply, nothing more is sent."""
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a client has done. `asked` = `answered` + all in `failed` + what is being asked."""
+
+    asked: int = 0  # prompts given to the client
+    answered: int = 0  # of these, the ones that got a reply, from wherever
+    failed: Counter[str] = field(default_factory=Counter)  # the others, by kind
+    cache_hits: int = 0  # answers that came from the store
+    shared: int = 0  # answers that came from another prompt's call
+    sent: int = 0  # calls on the wire
+    retries: int = 0  # of these, the ones after a failed one
+    in_flight: int = 0  # calls that are on the wire now
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None  # US dollars, None where the price is unknown
+    busy: float = 0.0  # seconds of all calls together
+    seconds: float = 0.0  # from the first call's beginning to the last one's end
+
+    @property
+    def mean_concurrency(self) -> float:
+        return self.busy / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run would ask for, before anything is sent. Tokens and cost are of the prompts that would be sent."""
+
+    prompts: int
+    distinct: int
+    stored: int  # of the distinct ones
+    prompt_tokens: int
+    completion_tokens: int  # at most: every answer as long as its max_tokens
+    cost: float | None  # US dollars, at most; None where the price is unknown
+
+    @property
+    def to_send(self) -> int:
+        return self.distinct - self.stored
+
+
+class Client:
+    """Asks a model, within limits, and never twice for the same answer.
+
+    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay` the store alone answers, failures too.
+    `price` gives the cost of usage where it is known. Use it as `async with Client(...) as client`, in one event loop;
+    the store stays its owner's.
+
+    Raises `SettingsError` for settings that contradict each other.
+    """
+
+    def __init__(
+        self,
+        where: Endpoint | Transport,
+        *,
+        store: Store | None = None,
+        replay: bool = False,
+        concurrency: int | Concurrency = 64,
+        window: int | None = None,
+        rate: RateLimit | None = None,
+        retry: Retry | None = None,
+        budget: Budget | None = None,
+        price: Price | None = None,
+        timeouts: Timeouts | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ):
+        if replay and store is None:
+            raise SettingsError("a replay needs a store; name the one of the run that is to be repeated")
+        if budget is not None and budget.dollars is not None and price is None:
+            raise SettingsError("the model's price is unknown; allowed: a budget in prompts or tokens, or give a price")
+        self.stats = Stats(cost=0.0 if price is not None else None)
+        self._clock = clock or RealClock()
+        self._random = random or Random()
+        self._slots = concurrency if isinstance(concurrency, Concurrency) else Concurrency(concurrency, clock=clock)
+        most = int(self._slots.limit)
+        self._window = window if window is not None else 4 * most  # room for those that back off or are being stored
+        if self._window < 1:
+            raise SettingsError(f"window is {window}; allowed: at least 1 prompt")
+        self._options: Mapping[str, Any] = where.options if isinstance(where, Endpoint) else {}
+        self._transport: Transport = (
+            HttpTransport(where, connections=most, timeouts=timeouts) if isinstance(where, Endpoint) else where
+        )
+        self._store, self._replay, self._price = store, replay, price
+        self._rate = rate or RateLimit(clock=clock)
+        self._retry = retry or Retry()
+        self._budget = budget or Budget()
+        self._shared: dict[str, asyncio.Future[Reply | Failure | None]] = {}  # calls in flight, by key
+        self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
+        self._stopped: Failure | None = None
+        self._reached = False  # whether any reply has come
+        self._began: float | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.close()
+
+    async def ask(self, prompt: Prompt) -> Reply | Failure:
+        """The reply to one prompt, durable if there is a store, or why there is none.
+
+        Raises `OutputError` where the store cannot be written, and nothing on account of one prompt.
+        """
+        prompt = self._whole(prompt)
+        key = prompt_key(self._transport.name, self._transport.model, prompt)
+        self.stats.asked += 1
+        try:
+            answer = await self._shared_answer(key, prompt)
+        except BaseException:
+            self.stats.asked -= 1
+            raise
+        if isinstance(answer, Reply):
+            self.stats.answered += 1
+        else:
+            self.stats.failed[answer.kind] += 1
+        return answer
+
+    async def ask_all(
+        self, items: Iterable[Item] | AsyncIterable[Item], *, prompt: Callable[[Item], Prompt]
+    ) -> AsyncIterator[tuple[Item, Reply | Failure]]:
+        """Every item with the answer to its prompt, as they come in.
+
+        No more than `window` items are taken ahead of the consumer, and prompts are made when their turn comes. Close
+        the iterator (`contextlib.aclosing`) to leave early.
+        """
+
+        async def work(item: Item) -> Reply | Failure:
+            return await self.ask(prompt(item))
+
+        window = Window(items, work, self._window)
+        try:
+            async for pair in window:
+                yield pair
+        finally:
+            await window.close()
+
+    async def estimate(
+        self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
+    ) -> Estimate:
+        """What asking `prompts` would take; nothing is sent. Four bytes are a token unless `count_tokens` knows better."""
+        seen: set[int] = set()
+        total = stored = prompt_tokens = completion_tokens = 0
+        for total, given in enumerate(prompts, 1):
+            prompt = self._whole(given)
+            key = prompt_key(self._transport.name, self._transport.model, prompt)
+            if (mark := hash(key)) in seen:  # 64 bits are enough to count by, and a fifth of the memory
+                continue
+            seen.add(mark)
+            if self._store is not None and await self._store.get(key) is not None:
+                stored += 1
+            else:
+                prompt_tokens += (count_tokens or estimated_tokens)(prompt)
+                completion_tokens += prompt.max_tokens
+            if total % 100 == 0:
+                await asyncio.sleep(0)
+        cost = None if self._price is None else self._price(Usage(prompt_tokens, completion_tokens))
+        return Estimate(total, len(seen), stored, prompt_tokens, completion_tokens, cost)
+
+    def _whole(self, prompt: Prompt) -> Prompt:
+        return replace(prompt, options={**self._options, **prompt.options}) if self._options else prompt
+
+    async def _shared_answer(self, key: str, prompt: Prompt) -> Reply | Failure:
+        """The answer, by the call that is in flight for the same key, or else by one of our own."""
+        while (other := self._shared.get(key)) is not None:
+            answer = await asyncio.shield(other)
+            if answer is not None:  # None: whoever asked was cancelled
+                self.stats.shared += 1
+                return answer
+        mine = self._shared[key] = asyncio.get_running_loop().create_future()
+        answer = None
+        try:
+            answer = await self._stored_answer(key, prompt)
+            return answer
+        finally:
+            del self._shared[key]
+            mine.set_result(answer)
+
+    async def _stored_answer(self, key: str, prompt: Prompt) -> Reply | Failure:
+        """The answer from the store, or else from the endpoint by way of the store."""
+        if self._store is not None:
+            kept = await self._store.get(key, replay=self._replay)
+            if kept is not None:
+                self.stats.cache_hits += 1
+                return kept
+            if self._replay:
+                return Failure(
+                    "replay_miss", f"the store has no answer to this prompt ({prompt.template}); run it live"
+                )
+        answer = await self._affordable_answer(prompt)
+        if self._store is not None and answer.attempts:
+            name, model = self._transport.name, self._transport.model
+            answer = await self._store.put(key, prompt=prompt, endpoint=name, model=model, outcome=answer)
+        return answer
+
+    async def _affordable_answer(self, prompt: Prompt) -> Reply | Failure:
+        """The answer from the endpoint, within the budget."""
+        expected = Usage(estimated_tokens(prompt), prompt.max_tokens)
+        tokens, dollars = expected.prompt + expected.completion, self._cost(expected)
+        if not await self._budget.hold(tokens, dollars):
+            limit = self._budget.used_up
+            return Failure("budget", f"the budget of {limit} is used up; run again with another to go on")
+        answer = None
+        try:
+            answer = await self._answer(prompt, expected)
+        finally:
+            self._budget.release(tokens, dollars, sent=answer is None or answer.attempts > 0)
+        return answer
+
+    async def _answer(self, prompt: Prompt, expected: Usage) -> Reply | Failure:
+        """The answer from the endpoint, in as many tries as it takes and may take."""
+        reserved = expected.prompt + expected.completion
+        for attempt in count(1):
+            await self._rate.reserve(reserved)
+            async with self._slots:
+                if self._stopped is not None:
+                    return self._stopped if attempt == 1 else replace(self._stopped, attempts=attempt - 1)
+                asked = self._within(prompt)
+                outcome, seconds = await self._send(asked)
+            self.stats.retries += attempt > 1
+            usage = _billed(outcome, expected)
+            self._rate.settle(reserved, usage.prompt + usage.completion)
+            cost = self._account(usage)
+            match outcome:
+                case Reply():
+                    self._reached = True
+                    self._slots.succeeded()
+                    return replace(outcome, cost=cost, seconds=seconds, attempts=attempt)
+                case Refused(kind, reason):
+                    if kind == "quota" or (kind in HOPELESS and not self._reached):
+                        self._stopped = Failure(kind, f"{reason} (as the first calls met this, no more are sent)")
+                    return Failure(kind, reason, attempt)
+                case StepDown(reason):
+                    if asked.top_logprobs is None:
+                        return Failure("invalid_request", reason, attempt)
+                    self._most_logprobs = _fewer(asked.top_logprobs, outcome.allowed)  # for all prompts from now on
+                case Again(kind, reason, after):
+                    if kind in OVERLOAD:
+                        self._slots.overloaded()
+                    wait = self._retry.delay(attempt, after, self._random)
+                    if wait is None:
+                        return Failure(kind, f"{reason}; given up after {attempt} tries, run again to resume", attempt)
+                    await self._clock.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _send(self, prompt: Prompt) -> tuple[Outcome, float]:
+        """One call, and its seconds."""
+        began = self._clock.now()
+        if self._began is None:
+            self._began = began
+        self.stats.sent += 1
+        self.stats.in_flight += 1
+        try:
+            outcome = await self._transport.send(prompt)
+        finally:
+            ended = self._clock.now()
+            self.stats.in_flight -= 1
+            self.stats.busy += ended - began
+            self.stats.seconds = ended - self._began
+        return outcome, ended - began
+
+    def _within(self, prompt: Prompt) -> Prompt:
+        """`prompt` with no more alternatives than the server gives. Its key stays: it is the same question."""
+        most, wanted = self._most_logprobs, prompt.top_logprobs
+        if most is None or wanted is None or 0 < most >= wanted:
+            return prompt
+        return replace(prompt, top_logprobs=most or None)
+
+    def _account(self, usage: Usage) -> float | None:
+        """Write a call's usage into the books; returns what it cost, if that is known."""
+        cost = self._cost(usage)
+        self.stats.prompt_tokens += usage.prompt
+        self.stats.completion_tokens += usage.completion
+        if cost is not None:
+            self.stats.cost = (self.stats.cost or 0.0) + cost
+        self._budget.spend(usage.prompt + usage.completion, cost)
+        return cost
+
+    def _cost(self, usage: Usage) -> float | None:
+        return None if self._price is None else self._price(usage)
+
+
+def estimated_tokens(prompt: Prompt) -> int:
+    """Tokens of a prompt, as four bytes a token and what a message's frame takes. Not a bound."""
+    return sum(len(content.encode("utf-8", "replace")) // 4 + 5 for _, content in prompt.messages) + 3
+
+
+def _billed(outcome: Outcome, expected: Usage) -> Usage:
+    """Tokens of a call: as the server says, estimated where a reply says nothing, none for a call that failed."""
+    match outcome:
+        case StepDown():
+            return Usage()
+        case Reply(usage=None):
+            return Usage(expected.prompt, len(outcome.text.encode("utf-8", "replace")) // 4 + 1)
+    return outcome.usage or Usage()
+
+
+def _fewer(asked: int, allowed: int | None) -> int:
+    """How many alternatives to ask for after `asked` were too many: as allowed, else five, else none."""
+    if allowed is not None and allowed < asked:
+        return allowed
+    return 5 if asked > 5 else 0

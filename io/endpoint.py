@@ -1,0 +1,127 @@
+"""Where a model is reached: base URL, model, key, and options that go with every request."""
+
+from __future__ import annotations
+
+import base64
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from fcjax.errors import SettingsError
+
+OPENAI: Final = "https://api.openai.com/v1"
+_COMPLETIONS: Final = "/chat/completions"
+_FIELDS: Final = ("base_url", "model", "api_key_env", "options")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible endpoint and the model to ask there.
+
+    `url` may end in the host, in `/v1` or another path, or in `/chat/completions`; after a bare host `/v1` is added.
+    A query is kept for the requests, a user name and password in it are sent as such where there is no key. `options`
+    are fields of every request's body and so belong to every question; a prompt's own win. The key is in no `repr`.
+
+    Raises `SettingsError` for a URL or key that cannot be used.
+    """
+
+    url: str = field(repr=False)
+    model: str
+    key: str | None = field(default=None, repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    name: str = field(init=False)
+    """The base URL without credentials, query and spelling variants: what goes into cache keys and messages."""
+    completions: str = field(init=False, repr=False)
+    headers: Mapping[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name, query, login = _parts(self.url.strip())
+        key = (self.key or "").strip()
+        if not (key.isascii() and key.isprintable() and " " not in key):
+            raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY anew")
+        if not self.model:
+            raise SettingsError("no model is named; name one, or set FCJAX_MODEL")
+        if key:
+            headers = {"Authorization": f"Bearer {key}"}
+        elif login:
+            headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+        else:
+            headers = {}
+        values = {"key": key or None, "name": name, "completions": name + _COMPLETIONS + query}
+        for attribute, value in {**values, "headers": headers}.items():
+            object.__setattr__(self, attribute, value)
+
+    @classmethod
+    def from_env(
+        cls,
+        base_url: str | None = None,
+        model: str | None = None,
+        config: str | os.PathLike[str] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+    ) -> Endpoint:
+        """An endpoint from, in this order: the arguments, a TOML file, the environment, OpenAI's own address.
+
+        The environment's variables are OPENAI_BASE_URL, FCJAX_MODEL and OPENAI_API_KEY; the file's fields are
+        `base_url`, `model`, `options` and `api_key_env`, the name of the variable that holds the key.
+        Raises `SettingsError` where something is missing or unknown.
+        """
+        env = os.environ if env is None else env
+        given = _configured(config) if config is not None else {}
+        url = base_url or given.get("base_url") or env.get("OPENAI_BASE_URL")
+        variable = given.get("api_key_env", "OPENAI_API_KEY")
+        key = env.get(variable)
+        if "api_key_env" in given and not key:
+            raise SettingsError(f"{config}: api_key_env names {variable}, which is not set")
+        if not url and not key:
+            raise SettingsError("no endpoint is named; give a base URL, or set OPENAI_BASE_URL or OPENAI_API_KEY")
+        named = model or given.get("model") or env.get("FCJAX_MODEL") or ""
+        return cls(url or OPENAI, named, key, given.get("options", {}))
+
+    def scrubbed(self, words: str) -> str:
+        """`words` without the key, should the server have repeated it."""
+        for secret in (self.key, *(value.partition(" ")[2] for value in self.headers.values())):
+            words = words.replace(secret, "***") if secret else words
+        return words
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Normalised base URL, query with its question mark, and `user:password`."""
+    try:
+        split = urlsplit(url)
+        host, port = (split.hostname or "").rstrip("."), split.port
+    except ValueError:
+        host, port = "", None
+    if split.scheme not in ("http", "https") or not host:
+        # The URL is not repeated: it may hold a password.
+        raise SettingsError("the base URL cannot be used; allowed: http://HOST:PORT/v1 or https://HOST/v1")
+    place = f"[{host}]" if ":" in host else host
+    if port is not None and port != {"http": 80, "https": 443}[split.scheme]:
+        place += f":{port}"
+    path = split.path.rstrip("/").removesuffix(_COMPLETIONS).rstrip("/")
+    if not path and not split.path.rstrip("/").endswith(_COMPLETIONS):
+        path = "/v1"
+    login = f"{unquote(split.username or '')}:{unquote(split.password or '')}"
+    query = f"?{split.query}" if split.query else ""
+    return urlunsplit((split.scheme, place, path, "", "")), query, "" if login == ":" else login
+
+
+def _configured(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{os.fspath(path)}: cannot be read ({error.strerror})") from error
+    except ValueError as error:  # no UTF-8, no TOML
+        raise SettingsError(f"{os.fspath(path)}: is no TOML ({error})") from error
+    for name, value in given.items():
+        if name == "api_key":
+            raise SettingsError(f"{os.fspath(path)}: holds a key; name the variable that holds it in api_key_env")
+        if name not in _FIELDS:
+            raise SettingsError(f"{os.fspath(path)}: {name!r} is unknown; allowed: {', '.join(_FIELDS)}")
+        if not isinstance(value, dict if name == "options" else str):
+            raise SettingsError(f"{os.fspath(path)}: {name} is {value!r}; allowed: a text, and a table for options")
+    return given

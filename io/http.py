@@ -1,0 +1,111 @@
+"""The wire: one prompt over HTTP to an OpenAI-compatible endpoint, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import aiohttp
+import orjson
+
+from fcjax.io.endpoint import Endpoint
+from fcjax.io.outcome import Outcome, read_exception, read_response
+from fcjax.prompts import Prompt, Reply
+
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+class Transport(Protocol):
+    """One way to reach a model. Retries, limits, sharing and the store lie around it, in the client."""
+
+    @property
+    def name(self) -> str:
+        """What stands for the endpoint in cache keys: no secrets."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def send(self, prompt: Prompt) -> Outcome:
+        """Ask once. Raises only what is a fault of the program."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: to connect, without a byte from the server (it thinks before the first one), and in all."""
+
+    connect: float = 15.0
+    read: float = 300.0
+    total: float = 600.0
+
+
+class HttpTransport:
+    """Chat completions by aiohttp, over as many connections as calls may be on the wire at once."""
+
+    def __init__(self, endpoint: Endpoint, *, connections: int = 64, timeouts: Timeouts | None = None):
+        self.name, self.model = endpoint.name, endpoint.model
+        self._endpoint, self._connections, self._timeouts = endpoint, connections, timeouts or Timeouts()
+        self._session: aiohttp.ClientSession | None = None  # belongs to the loop that sends first
+
+    async def send(self, prompt: Prompt) -> Outcome:
+        if self._session is None:
+            self._session = self._opened()
+        body = orjson.dumps(request_body(self.model, prompt))
+        try:
+            async with self._session.post(self._endpoint.completions, data=body, allow_redirects=False) as response:
+                content = await response.read()
+        except Exception as error:
+            outcome: Outcome = read_exception(error)
+        else:
+            outcome = read_response(response.status, response.headers, content, now=time.time())
+        if not isinstance(outcome, Reply):
+            outcome = replace(outcome, reason=self._endpoint.scrubbed(outcome.reason))
+        return outcome
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        given = self._timeouts
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=300),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={**_JSON, **self._endpoint.headers},
+            timeout=aiohttp.ClientTimeout(total=given.total, sock_connect=given.connect, sock_read=given.read),
+            trust_env=_behind_proxy(self._endpoint.completions),
+        )
+
+
+def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
+    """The JSON of a request. An option that is None takes its field out, for servers that refuse it."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": role, "content": content} for role, content in prompt.messages],
+        "max_tokens": prompt.max_tokens,
+        "temperature": prompt.temperature,
+    }
+    if prompt.top_logprobs is not None:
+        body["logprobs"] = True
+        body["top_logprobs"] = prompt.top_logprobs
+    if not prompt.options:
+        return body
+    body.update(prompt.options)
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _behind_proxy(url: str) -> bool:
+    """Whether the environment names a proxy for `url`; this machine is always reached directly."""
+    split = urlsplit(url)
+    host = split.hostname or ""
+    try:
+        here = ip_address(host).is_loopback
+    except ValueError:  # a name
+        here = host == "localhost"
+    return not here and split.scheme in getproxies()
