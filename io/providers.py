@@ -1,0 +1,140 @@
+"""Providers that are not OpenAI-compatible, through litellm; and litellm's table of prices.
+
+litellm takes several seconds to load, so it is loaded by whoever needs it and not before. Prices are read from the file
+that comes with it, which needs no loading. Nothing here looks anything up in the network but the model that is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from fcjax.errors import SettingsError
+from fcjax.io.endpoint import Endpoint
+from fcjax.io.http import request_body
+from fcjax.io.outcome import Outcome, read_response
+from fcjax.prompts import Prompt, Reply, Usage
+
+_PRICES: Final = "model_prices_and_context_window_backup.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars a token. Discounts for cached prompts and surcharges for long ones are left out."""
+
+    prompt: float
+    completion: float
+
+    def __call__(self, usage: Usage) -> float:
+        """What `usage` costs."""
+        return self.prompt * usage.prompt + self.completion * usage.completion
+
+
+def price(model: str) -> Price | None:
+    """The list price of `model`, with or without its provider (`openai/gpt-4o`); None where the table has none."""
+    table = _table()
+    entry = table.get(model)
+    if entry is None:
+        provider, _, name = model.partition("/")
+        entry = table.get(name)
+        if entry is None or entry[0] != provider:
+            return None
+    return entry[1]
+
+
+def count_tokens(model: str, prompt: Prompt) -> int:
+    """Tokens of a prompt by the model's own tokenizer where litellm brings it along, else by one of OpenAI's."""
+    messages = [{"role": role, "content": content} for role, content in prompt.messages]
+    return int(_litellm().token_counter(model=model, messages=messages))
+
+
+@dataclass(eq=False)
+class LitellmTransport:
+    """Asks `model`, named as litellm does (`anthropic/claude-sonnet-4-5`), wherever its provider lives.
+
+    The key is `api_key`, or in the provider's own variable (ANTHROPIC_API_KEY); `api_base` is another address than the
+    provider's own. `timeout` is seconds a call. litellm itself repeats nothing: that is the client's business.
+
+    Raises `SettingsError` for a model whose provider litellm cannot tell.
+    """
+
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    api_base: str | None = field(default=None, repr=False)
+    timeout: float = 600.0
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        # An address is named as an endpoint is, without what may be secret in it.
+        self.name = f"litellm+{Endpoint(self.api_base, self.model).name}" if self.api_base else "litellm"
+        try:
+            _litellm().get_llm_provider(self.model)
+        except Exception as error:
+            raise SettingsError(
+                f"the model {self.model!r} names no provider; allowed: PROVIDER/MODEL, such as "
+                f"anthropic/claude-sonnet-4-5"
+            ) from error
+
+    async def send(self, prompt: Prompt) -> Outcome:
+        """Ask once; whatever litellm raises is read as the response that it stands for."""
+        settings = {"api_key": self.api_key, "api_base": self.api_base, "timeout": self.timeout}
+        try:
+            answer = await _litellm().acompletion(
+                **request_body(self.model, prompt), **settings, num_retries=0, max_retries=0
+            )
+        except Exception as error:
+            outcome = _read_error(error)
+        else:
+            # The standard library's JSON knows -inf, which is a logprob like others.
+            outcome = read_response(200, {}, json.dumps(answer.model_dump(), default=str).encode(), now=time.time())
+        if self.api_key and not isinstance(outcome, Reply):
+            outcome = replace(outcome, reason=outcome.reason.replace(self.api_key, "***"))
+        return outcome
+
+    async def close(self) -> None:
+        """Close litellm's connections, which all its users in a process share."""
+        await _litellm().close_litellm_async_clients()
+
+
+def _read_error(error: Exception) -> Outcome:
+    """litellm's exceptions are responses by another name; one without a status is a fault of litellm's own."""
+    status = getattr(error, "status_code", None)
+    response = getattr(error, "response", None)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
+    told = {"message": str(error), "type": type(error).__name__, "code": getattr(error, "code", None)}
+    body = json.dumps({"error": told}, default=str).encode()
+    return read_response(status if isinstance(status, int) else 500, headers, body, now=time.time())
+
+
+@cache
+def _litellm() -> Any:
+    # Read when litellm is imported: the table of prices that comes with it, not one from the network.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True  # it would print advice on standard output
+    litellm.disable_hf_tokenizer_download = True  # a count of tokens needs no network
+    return litellm
+
+
+@cache
+def _table() -> dict[str, tuple[str, Price]]:
+    """Provider and price of every model in litellm's file that has a price a token."""
+    spec = find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return {}
+    entries: dict[str, dict[str, Any]] = orjson.loads(Path(spec.origin).with_name(_PRICES).read_bytes())
+    return {
+        name: (str(entry.get("litellm_provider")), Price(entry["input_cost_per_token"], entry["output_cost_per_token"]))
+        for name, entry in entries.items()
+        if name != "sample_spec" and {"input_cost_per_token", "output_cost_per_token"} <= entry.keys()
+    }
