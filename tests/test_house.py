@@ -34,7 +34,7 @@ BELOW = {
 GUESTS = {
     GROUND: set(),
     KERNELS: {"jax", "jaxlib", "jaxtyping", "numba", "numpy"},
-    IO: {"numpy", "orjson"},
+    IO: {"aiohttp", "litellm", "numpy", "orjson"},
     GRAPH: {"jaxtyping", "numpy", "scipy"},
     ENGINE: {"jax", "jaxtyping", "numpy"},
     STAGES: set(),
@@ -66,6 +66,7 @@ ROOMS = {
     "fcjax.bulk": BULK,
     "fcjax.survey": BULK,
     "fcjax.cli": DOOR,
+    "fcjax.cli_cache": DOOR,
     "fcjax.display": DOOR,
     "fcjax.shell": DOOR,
     "fcjax": DOOR,  # loads its public names on first use
