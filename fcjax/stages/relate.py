@@ -1,0 +1,296 @@
+"""The relation model: what a context says of an atom, or of another context, asked of a language model (SPEC 1, 2).
+
+`Agenda` knows which pairs of a case are to be asked about, `RelationModel` makes questions of them, and `relate` takes
+a question to its relations: it asks, repairs what cannot be read, and finds how probable each answer is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from typing import Final, Literal, NamedTuple, get_args
+
+from fcjax.errors import SettingsError
+from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
+from fcjax.selection import Kind, Version, merge, own_contexts
+from fcjax.stages.labels import SPELLINGS, Found, probability, read_label, read_labels
+from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
+
+Style = Literal["pairwise", "packed"]
+Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
+
+DRAWN_AT: Final = 1.0
+"""The temperature of repeated draws; a question is first asked at 0."""
+
+_EXCERPT: Final = 1000  # characters of an unreadable answer that a repair quotes
+_DIVISIBLE: Final = frozenset({"context_overflow", "content_filter"})  # failures that a smaller question may not meet
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One thing to ask: what the premise, a context's evidence, says of the hypothesis (SPEC 2)."""
+
+    source: str
+    target: str
+    premise: str
+    hypothesis: str
+    kind: Kind = "atom"  # the target's
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """What is to be asked about one case. Make it with `of`."""
+
+    case: Case
+    version: Version
+    contexts: Mapping[str, Context]  # what may be asked of: by the variable that each stands for, duplicates merged
+    atoms: Mapping[str, Atom]
+    skipped: Mapping[str, str]  # id of an atom or context that nothing is asked about -> why
+    aliases: Mapping[str, str]  # merged duplicate -> the variable that was kept
+    own: Mapping[str, set[str]]  # the contexts of each atom, for FR1
+    related: frozenset[tuple[str, str]]  # pairs of variables that have an answer
+
+    @classmethod
+    def of(cls, case: Case, version: Version) -> Agenda:
+        """The agenda of a case for a graph of `version`: FR1 asks each atom's own contexts about it, FR2 every context
+        about every atom, FR3 also every context about every other one, in both orders (SPEC 2).
+
+        Duplicates are asked about once. A pair whose relation is there, with the status ok, is not asked about again;
+        a relation between a context and an atom answers in either direction, an equivalence answers both orders.
+        Raises `InputError` where FR1 lacks the contexts of an atom.
+        """
+        aliases: dict[str, str] = {}
+        merge(((atom.id, atom.text.strip()) for atom in case.atoms or ()), aliases)
+        merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
+        skipped: dict[str, str] = {}
+        atoms: dict[str, Atom] = {}
+        contexts: dict[str, Context] = {}
+        for atom in case.atoms or ():
+            if not (why := _unusable(atom.status, atom.text)):
+                atoms.setdefault(aliases.get(atom.id, atom.id), atom)
+            else:
+                skipped[atom.id] = why
+        for context in case.contexts or ():
+            if not (why := _unusable(context.status, context.evidence)):
+                contexts.setdefault(aliases.get(context.id, context.id), context)
+            else:
+                skipped[context.id] = why
+        related = set()
+        for relation in case.relations or ():
+            if not relation.status.failed:
+                source, target = (aliases.get(end, end) for end in (relation.source, relation.target))
+                related.add((source, target))
+                if relation.type is RelationType.EQUIVALENCE or (source in atoms) != (target in atoms):
+                    related.add((target, source))
+        own = own_contexts(case, aliases) if version == "FR1" else {}
+        return cls(case, version, contexts, atoms, skipped, aliases, own, frozenset(related))
+
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs that lack an answer, one at a time; those of one context come together, atoms first."""
+        for source, context in self.contexts.items():
+            premise = context.evidence
+            for target, atom in self.atoms.items():
+                ours = self.version != "FR1" or source in self.own.get(target, ())
+                if ours and (source, target) not in self.related:
+                    yield Pair(context.id, atom.id, premise, atom.text)
+            if self.version == "FR3":
+                for target, other in self.contexts.items():
+                    if target != source and (source, target) not in self.related:
+                        yield Pair(context.id, other.id, premise, other.evidence, "context")
+
+    def answered(self, relations: Iterable[Relation]) -> Case:
+        """The case with its own relations and then these; a failed one of its own gives way to a new answer."""
+        relations = tuple(relations)
+        asked = {self._variables(relation) for relation in relations}
+        given = self.case.relations or ()
+        kept = (one for one in given if not (one.status.failed and self._variables(one) in asked))
+        return replace(self.case, relations=(*kept, *relations))
+
+    def _variables(self, relation: Relation) -> tuple[str, str]:
+        source, target = relation.source, relation.target
+        return self.aliases.get(source, source), self.aliases.get(target, target)
+
+
+def _unusable(status: Status, text: str) -> str | None:
+    if status.failed:
+        return f"its status is {status}"
+    return None if text.strip() else "it has no text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationModel:
+    """How questions are put. Which model answers them is no part of it.
+
+    `pairwise` asks one pair a prompt; `packed` up to `pack` atoms of one context, and still one pair a prompt where
+    the target is a context, whose text is long. `votes` more draws are asked for where a reply has no logprobs;
+    without them, an answer that has none gets the probability `default`. Raises `SettingsError`.
+    """
+
+    style: Style = "pairwise"
+    pairwise: Template = PAIRWISE
+    packed: Template = PACKED
+    pack: int = 16
+    top_logprobs: int | None = 5  # None where logprobs are not to be asked for
+    votes: int = 0
+    default: float = 0.9
+    max_tokens: int = 256  # of an answer; a packed one may have 24 more for each atom
+
+    def __post_init__(self) -> None:
+        if self.style not in get_args(Style):
+            raise SettingsError(f"style is {self.style!r}; allowed: {', '.join(map(repr, get_args(Style)))}")
+        for name, least in (("pack", 1), ("votes", 0), ("max_tokens", 1)):
+            if getattr(self, name) < least:
+                raise SettingsError(f"{name} is {getattr(self, name)}; allowed: at least {least}")
+        if not 0 < self.default < 1:
+            raise SettingsError(f"default is {self.default}; allowed: a probability between 0 and 1")
+
+    def questions(self, pairs: Iterable[Pair]) -> Iterator[Question]:
+        """The questions that ask about all of `pairs`, one at a time."""
+        for (_, kind), group in groupby(pairs, lambda pair: (pair.source, pair.kind)):
+            size = self.pack if self.style == "packed" and kind == "atom" else 1
+            while pack := tuple(islice(group, size)):
+                yield Question(pack, self)
+
+
+class Answer(NamedTuple):
+    """What was read about one pair; `p` is None where the reply had no logprobs for it."""
+
+    label: RelationType
+    p: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One prompt's worth of pairs, all of one premise."""
+
+    pairs: tuple[Pair, ...]
+    model: RelationModel
+
+    @property
+    def packed(self) -> bool:
+        """Whether the answer is a list, of one label a pair."""
+        return self.model.style == "packed" and self.pairs[0].kind == "atom"
+
+    def prompt(self) -> Prompt:
+        """The question as a prompt, with the texts as quotations that cannot be anything else."""
+        model, premise = self.model, quoted(self.pairs[0].premise)
+        texts = [quoted(pair.hypothesis) for pair in self.pairs]
+        if self.packed:
+            claims = "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+            template, content = model.packed, model.packed.fill(premise=premise, claims=claims, count=str(len(texts)))
+        else:
+            template, content = model.pairwise, model.pairwise.fill(premise=premise, hypothesis=texts[0])
+        return Prompt(
+            messages=(("user", content),),
+            template=template.name,
+            max_tokens=model.max_tokens + (24 * len(texts) if self.packed else 0),
+            top_logprobs=model.top_logprobs,
+        )
+
+    def read(self, reply: Reply) -> dict[int, Answer]:
+        """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
+        cut = reply.finish == "length"
+        found: Mapping[int, Found | None]
+        if self.packed:
+            found = {n - 1: label for n, label in read_labels(reply.text, len(self.pairs), cut).items()}
+        else:
+            found = {0: read_label(reply.text, cut)}
+        return {i: Answer(label.label, probability(reply, label)) for i, label in found.items() if label}
+
+    def repair(self, prompt: Prompt, reply: Reply, missing: Sequence[int]) -> Prompt:
+        """The question again, after an answer that could not be read, or not for the pairs at `missing`."""
+        labels = ", ".join(SPELLINGS)
+        if self.packed:
+            numbers = ", ".join(str(i + 1) for i in missing)
+            request = (
+                f"No label could be read for these numbers: {numbers}. Answer again for them, with one JSON object "
+                f"from each number to its label and nothing else. The labels: {labels}."
+            )
+        else:
+            request = f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
+        said = quoted(reply.text)[:_EXCERPT] or "(nothing)"
+        return replace(
+            prompt,
+            messages=(*prompt.messages, ("assistant", said), ("user", request)),
+            template=f"{prompt.template} repair/1",
+            max_tokens=prompt.max_tokens * (2 if reply.finish == "length" else 1),
+        )
+
+
+async def relate(question: Question, ask: Ask) -> list[Relation]:
+    """The relation of each pair of a question, in order.
+
+    What cannot be read in the reply is asked for once more with the reply quoted, then by one fresh draw of the whole
+    question. A pair that still has no answer gets a relation with the status `relation_failed`, which makes no
+    factor, and the reason in `extra`. Neutral answers are relations like the others, with the status ok.
+
+    `method` says where the probability comes from: `logprobs` (see `labels.probability`); `votes`, where the label is
+    the one with the most votes among the answer and further draws at temperature 1 (the first one's on a tie) and
+    p = (votes for it + 1) / (answers that could be read + 3), Laplace's estimate; or `default`.
+    """
+    prompt = question.prompt()
+    reply = await ask(prompt)
+    if isinstance(reply, Failure):
+        if reply.kind in _DIVISIBLE and len(question.pairs) > 1:
+            middle = len(question.pairs) // 2
+            halves = (question.pairs[:middle], question.pairs[middle:])
+            return [one for half in halves for one in await relate(replace(question, pairs=half), ask)]
+        return [_failed(pair, _reason(reply)) for pair in question.pairs]
+    answers = question.read(reply)
+    why = f"no label can be read in {_shown(reply.text)}"
+    for attempt in ("repair", "draw"):
+        if missing := [i for i in range(len(question.pairs)) if i not in answers]:
+            again = question.repair(prompt, reply, missing) if attempt == "repair" else _draw(prompt, 1)
+            other = await ask(again)
+            if isinstance(other, Reply):
+                answers = question.read(other) | answers
+            else:
+                why = _reason(other)
+    votes = question.model.votes
+    ballots: list[dict[int, Answer]] = []
+    if votes and any(answer.p is None for answer in answers.values()):
+        draws = [await ask(_draw(prompt, sample)) for sample in range(1, votes + 1)]
+        ballots = [question.read(draw) for draw in draws if isinstance(draw, Reply)]
+    return [
+        _relation(pair, answers[i], [ballot[i].label for ballot in ballots if i in ballot], question.model)
+        if i in answers
+        else _failed(pair, why)
+        for i, pair in enumerate(question.pairs)
+    ]
+
+
+def _draw(prompt: Prompt, sample: int) -> Prompt:
+    return replace(prompt, sample=sample, temperature=DRAWN_AT)
+
+
+def _relation(pair: Pair, answer: Answer, votes: list[RelationType], model: RelationModel) -> Relation:
+    label, p, method = answer.label, answer.p, "logprobs"
+    if p is None and model.votes:
+        label, count = Counter([label, *votes]).most_common(1)[0]
+        p, method = (count + 1) / (1 + len(votes) + len(SPELLINGS)), "votes"
+    elif p is None:
+        p, method = model.default, "default"
+    return Relation(source=pair.source, target=pair.target, type=label, probability=p, method=method)
+
+
+def _failed(pair: Pair, why: str) -> Relation:
+    return Relation(
+        source=pair.source,
+        target=pair.target,
+        type=None,
+        probability=None,
+        status=Status.RELATION_FAILED,
+        extra={"reason": why},
+    )
+
+
+def _reason(failure: Failure) -> str:
+    return f"{failure.kind}: {failure.reason}"
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 80 else line[:79] + "…") if line else "an empty answer"

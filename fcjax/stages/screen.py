@@ -1,0 +1,53 @@
+"""Screening: pairs whose texts have next to nothing in common are not worth a question. Off unless asked for.
+
+The score is cheap and knows words only, no meaning: a context in another language, or one that says the same in other
+words, scores low. What is left out is counted, and is no answer: not even a neutral one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from fcjax.stages.relate import Agenda, Pair
+
+
+class Screen:
+    """Lets the pairs of one case pass that score at least `threshold`, and counts the others in `left_out`.
+
+    A pair's score, from 0 to 1, is the share of the hypothesis' words that the premise has too, each word weighted by
+    log(1 + N / (n + 0.5)), where n of the case's N contexts have it: names and numbers count, common words hardly.
+    """
+
+    def __init__(self, agenda: Agenda, threshold: float):
+        self.threshold = threshold
+        self.left_out = 0
+        self._total = len(agenda.contexts)
+        self._having = Counter(word for one in agenda.contexts.values() for word in words(one.evidence))
+
+    def passed(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """The pairs that are worth a question."""
+        for pair in pairs:
+            if self.score(pair) >= self.threshold:
+                yield pair
+            else:
+                self.left_out += 1
+
+    def score(self, pair: Pair) -> float:
+        """How much of the hypothesis the premise speaks of; 1 where the hypothesis has no words."""
+        wanted = {word: math.log1p(self._total / (self._having[word] + 0.5)) for word in words(pair.hypothesis)}
+        shared = sum(weight for word, weight in wanted.items() if word in words(pair.premise))
+        return shared / sum(wanted.values()) if wanted else 1.0
+
+
+@functools.lru_cache(maxsize=1024)
+def words(text: str) -> frozenset[str]:
+    """The words of a text, in small letters; each sign is one where a script has no spaces between words."""
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\\W_]+")
