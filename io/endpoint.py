@@ -91,14 +91,15 @@ class Endpoint:
 
 def _parts(url: str) -> tuple[str, str, str]:
     """Normalised base URL, query with its question mark, and `user:password`."""
+    # A URL that cannot be used is not repeated: it may hold a password.
+    fault = SettingsError("the base URL cannot be used; allowed: http://HOST:PORT/v1 or https://HOST/v1")
     try:
         split = urlsplit(url)
         host, port = (split.hostname or "").rstrip("."), split.port
     except ValueError:
-        host, port = "", None
+        raise fault from None
     if split.scheme not in ("http", "https") or not host:
-        # The URL is not repeated: it may hold a password.
-        raise SettingsError("the base URL cannot be used; allowed: http://HOST:PORT/v1 or https://HOST/v1")
+        raise fault
     place = f"[{host}]" if ":" in host else host
     if port is not None and port != {"http": 80, "https": 443}[split.scheme]:
         place += f":{port}"
