@@ -252,6 +252,7 @@ class Script:
     def __init__(self, *answers):
         self.answers = list(answers)
         self.prompts = []
+        self.rejected = []
 
     async def __call__(self, prompt):
         self.prompts.append(prompt)
@@ -266,9 +267,12 @@ def sure(text, p=0.8):
     top = ((text, math.log(p)), (other, math.log(1 - p)))
     return Reply(text=text, tokens=(Token(text, math.log(p), top),))
 
+    async def reject(self, prompt):
+        self.rejected.append(prompt)
+
 
 def run(question, script):
-    return asyncio.run(relate(question, script))
+    return asyncio.run(relate(question, script, script.reject))
 
 
 def pair_question(**settings):
@@ -323,6 +327,7 @@ def test_what_cannot_be_read_is_repaired():
     assert [role for role, _ in repair.messages] == ["user", "assistant", "user"]
     assert repair.messages[1][1] == "This is not an &lt;|end|> entailment."
     assert repair.template != first.template
+    assert script.rejected == []  # the way to the answer is to be gone again
 
 
 def test_then_drawn_afresh_and_then_it_has_failed():
@@ -334,6 +339,7 @@ def test_then_drawn_afresh_and_then_it_has_failed():
     assert (found.status, found.type, found.probability, found.method) == (Status.RELATION_FAILED, None, None, None)
     assert "what a question" in found.extra["reason"]
     assert len(script.prompts) == 3
+    assert script.rejected == script.prompts  # the next run asks again
     done = Agenda.of(case(("one",), ("left",)), "FR2").answered([found])
     assert FactGraph.from_case(done).relations == ()
 
@@ -369,8 +375,10 @@ def test_only_what_is_missing_of_a_packed_answer_is_repaired():
     assert [one.type for one in found] == [N, E, C]
     assert "numbers: 2, 3." in script.prompts[1].messages[-1][1]
     assert len(script.prompts) == 3
-    found = run(packed_question(), Script('{"1": "neutral"}'))
+    script = Script('{"1": "neutral"}', "no", "none")
+    found = run(packed_question(), script)
     assert [one.status for one in found] == [Status.OK, Status.RELATION_FAILED, Status.RELATION_FAILED]
+    assert script.rejected == script.prompts[1:]
 
 
 def test_a_packed_question_that_is_too_long_is_divided():

@@ -21,6 +21,7 @@ from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
 
 Style = Literal["pairwise", "packed"]
 Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
+Reject = Callable[[Prompt], Awaitable[None]]
 
 DRAWN_AT: Final = 1.0
 """The temperature of repeated draws; a question is first asked at 0."""
@@ -220,12 +221,13 @@ class Question:
         )
 
 
-async def relate(question: Question, ask: Ask) -> list[Relation]:
+async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> list[Relation]:
     """The relation of each pair of a question, in order.
 
     What cannot be read in the reply is asked for once more with the reply quoted, then by one fresh draw of the whole
     question. A pair that still has no answer gets a relation with the status `relation_failed`, which makes no
-    factor, and the reason in `extra`. Neutral answers are relations like the others, with the status ok.
+    factor, and the reason in `extra`; the prompts whose replies were of no use are then told to `reject`, so that they
+    are not taken for answers another time. Neutral answers are relations like the others, with the status ok.
 
     `method` says where the probability comes from: `logprobs` (see `labels.probability`); `votes`, where the label is
     the one with the most votes among the answer and further draws at temperature 1 (the first one's on a tie) and
@@ -237,18 +239,24 @@ async def relate(question: Question, ask: Ask) -> list[Relation]:
         if reply.kind in _DIVISIBLE and len(question.pairs) > 1:
             middle = len(question.pairs) // 2
             halves = (question.pairs[:middle], question.pairs[middle:])
-            return [one for half in halves for one in await relate(replace(question, pairs=half), ask)]
+            return [one for half in halves for one in await relate(replace(question, pairs=half), ask, reject)]
         return [_failed(pair, _reason(reply)) for pair in question.pairs]
     answers = question.read(reply)
+    useless = [] if answers else [prompt]
     why = f"no label can be read in {_shown(reply.text)}"
     for attempt in ("repair", "draw"):
         if missing := [i for i in range(len(question.pairs)) if i not in answers]:
             again = question.repair(prompt, reply, missing) if attempt == "repair" else _draw(prompt, 1)
             other = await ask(again)
             if isinstance(other, Reply):
-                answers = question.read(other) | answers
+                more = question.read(other)
+                useless += [] if more else [again]
+                answers = more | answers
             else:
                 why = _reason(other)
+    if reject and len(answers) < len(question.pairs):
+        for one in useless:
+            await reject(one)
     votes = question.model.votes
     ballots: list[dict[int, Answer]] = []
     if votes and any(answer.p is None for answer in answers.values()):
