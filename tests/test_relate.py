@@ -260,15 +260,15 @@ class Script:
         answer = answer(prompt) if callable(answer) else answer
         return Reply(text=answer) if isinstance(answer, str) else answer
 
+    async def reject(self, prompt):
+        self.rejected.append(prompt)
+
 
 def sure(text, p=0.8):
     """A reply of one token that has probability `p`, the rest being another label's."""
     other = "[con" if "neutral" in text.lower() else "[neu"
     top = ((text, math.log(p)), (other, math.log(1 - p)))
     return Reply(text=text, tokens=(Token(text, math.log(p), top),))
-
-    async def reject(self, prompt):
-        self.rejected.append(prompt)
 
 
 def run(question, script):
