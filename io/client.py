@@ -170,6 +170,14 @@ class Client:
         finally:
             await window.close()
 
+    async def reject(self, prompt: Prompt) -> None:
+        """Call the stored reply to `prompt` unreadable: a live run asks again, a replay gets it as it is.
+
+        Raises `OutputError` where the store cannot be written.
+        """
+        if self._store is not None and not self._replay:
+            await self._store.reject(prompt_key(self._transport.name, self._transport.model, self._whole(prompt)))
+
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
     ) -> Estimate:
