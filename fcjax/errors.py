@@ -41,3 +41,7 @@ class SettingsError(FcjaxError, ValueError):
 
 class OutputError(FcjaxError, OSError):
     """An output that cannot be written: a folder that is missing or read-only, a full disk."""
+
+
+class Stopped(FcjaxError):
+    """A run that had to end before its work was done: its budget is used up. What was answered is kept."""

@@ -124,6 +124,11 @@ class Client:
         self._reached = False  # whether any reply has come
         self._began: float | None = None
 
+    @property
+    def model(self) -> str:
+        """The model that is asked."""
+        return self._transport.model
+
     async def __aenter__(self) -> Self:
         return self
 
