@@ -64,6 +64,7 @@ ROOMS = {
     "fcjax.wide": ENGINE,
     "fcjax.stages": STAGES,
     "fcjax.bulk": BULK,
+    "fcjax.relating": BULK,
     "fcjax.survey": BULK,
     "fcjax.cli": DOOR,
     "fcjax.cli_cache": DOOR,

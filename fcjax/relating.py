@@ -1,0 +1,342 @@
+"""Relations for a file of cases, asked of a model: many cases at once, in order, in bounded memory.
+
+A few workers, as many as the client has room for, pull questions from case after case, so a case that ends in a handful
+of slow questions keeps nobody waiting. What was answered is in the client's store, and that is all there is to going
+on after a stop: the same command asks the store first, and the endpoint for what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from fcjax.errors import Fault, FcjaxError, InputError, OutputError, SettingsError, Stopped
+from fcjax.io.client import HOPELESS, Client, Estimate
+from fcjax.io.files import CaseRow, case_to_dict, read_cases
+from fcjax.io.files.objects import read_objects
+from fcjax.io.files.streams import Source, display_name, write_lines
+from fcjax.io.window import Window
+from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.records import Case, Relation, Status
+from fcjax.selection import Version
+from fcjax.stages.relate import Agenda, Question, RelationModel, relate
+from fcjax.stages.screen import Screen
+from fcjax.survey import readable_twice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relating:
+    """What to ask about a case, and how: the graph version that the relations are for (SPEC 2), the relation model, and
+    the score below which a pair is not worth asking about (see `Screen`; None asks about all).
+
+    Raises `SettingsError`.
+    """
+
+    version: Version = "FR2"
+    model: RelationModel = field(default_factory=RelationModel)
+    screen: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.screen is not None and not 0 <= self.screen <= 1:
+            raise SettingsError(f"screen is {self.screen}; allowed: a score from 0 to 1")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What relating came to, so far."""
+
+    cases: Counter[str] = field(default_factory=Counter)  # finished, by status
+    pairs: int = 0  # that were asked about
+    types: Counter[str] = field(default_factory=Counter)  # of these, the answered ones by type
+    methods: Counter[str] = field(default_factory=Counter)  # and by where their probabilities come from
+    failed: Counter[str] = field(default_factory=Counter)  # the others, by the kind of failure
+    given: int = 0  # relations that the input has
+    screened: int = 0  # pairs left out as unrelated
+    skipped: Counter[str] = field(default_factory=Counter)  # atoms and contexts that cannot be asked about, by reason
+
+    @property
+    def n_failed(self) -> int:
+        """Pairs that were asked about in vain."""
+        return self.failed.total()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tally as JSON."""
+        return {
+            "n_cases": self.cases.total(),
+            "statuses": dict(self.cases),
+            "n_pairs": self.pairs,
+            "types": dict(self.types),
+            "methods": dict(self.methods),
+            "n_failed": self.n_failed,
+            "failed": dict(self.failed),
+            "n_given": self.given,
+            "n_screened": self.screened,
+            "skipped": dict(self.skipped),
+        }
+
+
+class _Job(NamedTuple):
+    """One question of a case, or None for a case that has none; `last` where no other follows."""
+
+    case: _Open
+    place: int
+    question: Question | None
+    last: bool
+
+
+class _Open:
+    """A case that is being asked about."""
+
+    def __init__(self, case: Case, how: Relating):
+        self.case, self._how = case, how
+        self._agenda: Agenda | None = None
+        self._screen: Screen | None = None
+        self._found: dict[int, list[Relation]] = {}
+        self._expected: int | None = None  # jobs; None until the last one is known
+        if not case.status.failed and case.atoms is not None and case.contexts is not None:
+            try:
+                self._agenda = Agenda.of(case, how.version)
+            except InputError as error:
+                self.case = unusable(case, *error.faults)
+
+    def questions(self) -> Iterator[Question]:
+        """What is to be asked."""
+        if self._agenda is None:
+            return iter(())
+        pairs = self._agenda.pairs()
+        if self._how.screen is not None:
+            self._screen = Screen(self._agenda, self._how.screen)
+            pairs = self._screen.passed(pairs)
+        return self._how.model.questions(pairs)
+
+    def jobs(self) -> Iterator[_Job]:
+        questions, place = self.questions(), 0
+        question = next(questions, None)
+        while (following := next(questions, None)) is not None:
+            yield _Job(self, place, question, last=False)
+            question, place = following, place + 1
+        yield _Job(self, place, question, last=True)
+
+    def take(self, job: _Job, relations: list[Relation]) -> None:
+        self._found[job.place] = relations
+        if job.last:
+            self._expected = job.place + 1
+
+    @property
+    def done(self) -> bool:
+        return len(self._found) == self._expected
+
+    def finished(self, name: str, tally: Tally) -> Case:
+        """The case with its relations in the order of the questions, and under `relate` what was done for them."""
+        agenda, case = self._agenda, self.case
+        if agenda is not None:
+            relations = [relation for _, part in sorted(self._found.items()) for relation in part]
+            failed = [relation for relation in relations if relation.status.failed]
+            answered = [relation for relation in relations if not relation.status.failed]
+            screened = self._screen.left_out if self._screen else 0
+            tally.pairs += len(relations)
+            tally.types.update(str(relation.type) for relation in answered)
+            tally.methods.update(str(relation.method) for relation in answered)
+            tally.failed.update(relation.extra["reason"].partition(":")[0] for relation in failed)
+            tally.given += len(case.relations or ())
+            tally.screened += screened
+            tally.skipped.update(agenda.skipped.values())
+            done = {
+                "model": name,
+                "version": self._how.version,
+                "style": self._how.model.style,
+                "asked": len(relations),
+                "failed": len(failed),
+                **({} if self._screen is None else {"screened": screened}),
+                **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
+            }
+            case = agenda.answered(relations)
+            case = replace(case, extra={**case.extra, "relate": done})
+        tally.cases[str(case.status)] += 1
+        return case
+
+
+def unusable(case: Case, *faults: Fault) -> Case:
+    """The case with the status `invalid_input` and the reason for it."""
+    reason = "; ".join(str(replace(fault, file=None, case=None)) for fault in faults)
+    return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": reason})
+
+
+async def relate_cases(
+    cases: Iterable[Case], client: Client, how: Relating, window: int = 256, tally: Tally | None = None
+) -> AsyncGenerator[Case, None]:
+    """The cases with their relations, in order.
+
+    At most `window` questions are being asked and at most `window` cases are open at once; prompts are made when their
+    turn comes. A case that lacks atoms or contexts, or has failed before, comes through as it is. Raises `Stopped`
+    where the budget is used up, and `SettingsError` where the endpoint turns every prompt away, in both cases after
+    the questions that were being asked have come to their end: their replies are paid for.
+    """
+    tally = tally or Tally()
+    room = asyncio.Semaphore(window)
+    opened: deque[_Open] = deque()
+    end: FcjaxError | None = None
+
+    async def jobs() -> AsyncIterator[_Job]:
+        for case in cases:
+            await room.acquire()
+            opened.append(_Open(case, how))
+            for job in opened[-1].jobs():
+                if end:
+                    return
+                yield job
+
+    async def ask(prompt: Prompt) -> Reply | Failure:
+        nonlocal end
+        answer = await client.ask(prompt)
+        if isinstance(answer, Failure):
+            end = end or _end_of_all(answer, client)
+        return answer
+
+    async def work(job: _Job) -> list[Relation]:
+        return [] if job.question is None else await relate(job.question, ask, client.reject)
+
+    answers = Window(jobs(), work, window)
+    try:
+        async for job, relations in answers:
+            job.case.take(job, relations)
+            while opened and opened[0].done:
+                case = opened.popleft()
+                if not end:
+                    yield case.finished(client.model, tally)
+                room.release()
+    finally:
+        await answers.close()
+    if end:
+        raise end
+
+
+def _end_of_all(failure: Failure, client: Client) -> FcjaxError | None:
+    """What ends the run where no other prompt would fare better: it would only write failures from here on."""
+    if failure.kind == "budget":
+        return Stopped(failure.reason)
+    stats = client.stats
+    if failure.kind in HOPELESS and stats.answered == stats.cache_hits + stats.shared:
+        return SettingsError(failure.reason)
+    return None
+
+
+class Watch(Protocol):
+    """Someone who looks on while a file is related."""
+
+    def begins(self, count: int, lacking: dict[int, str]) -> None:
+        """The input has `count` cases, of which some, by their place from 0, lack what relating needs."""
+
+    def case(self, case: Case) -> None:
+        """The next case is written."""
+
+
+def relate_file(
+    source: Source,
+    out: Source,
+    client: Client,
+    how: Relating | None = None,
+    *,
+    window: int = 256,
+    limit: int | None = None,
+    watch: Watch | None = None,
+) -> Tally:
+    """Write the first `limit` cases of a file to `out`, with their relations, in the input's order.
+
+    `out` takes its place when it is complete. A row that is no case becomes a case with the status `invalid_input`.
+    Raises `InputError` where nothing can be read or no case has atoms and contexts, `OutputError`, and what
+    `relate_cases` raises.
+    """
+    how, tally = how or Relating(), Tally()
+    if os.fspath(out) != "-" and os.path.exists(out) and os.path.exists(source) and os.path.samefile(source, out):
+        raise OutputError(f"{display_name(out)}: is the input itself; name another file")
+    with readable_twice(source) as path, asyncio.Runner() as runner:
+        count, lacking = _first_look(path, limit)
+        if watch:
+            watch.begins(count, lacking)
+
+        async def related() -> AsyncGenerator[Case, None]:
+            async with client, aclosing(relate_cases(_cases(path, limit), client, how, window, tally)) as stream:
+                async for case in stream:
+                    yield case
+
+        stream = related()
+
+        def lines() -> Iterator[bytes]:
+            while (case := runner.run(_next(stream))) is not None:
+                yield orjson.dumps(case_to_dict(case))
+                if watch:
+                    watch.case(case)
+
+        try:
+            write_lines(out, lines())
+        finally:
+            runner.run(stream.aclose())
+    return tally
+
+
+async def _next(stream: AsyncIterator[Case]) -> Case | None:
+    return await anext(stream, None)
+
+
+def estimate_file(
+    source: Source,
+    client: Client,
+    how: Relating | None = None,
+    *,
+    limit: int | None = None,
+    count_tokens: Callable[[Prompt], int] | None = None,
+) -> Estimate:
+    """What relating the first `limit` cases of a file would ask for. Repairs and votes come on top. Nothing is sent."""
+    how = how or Relating()
+    with readable_twice(source) as path:
+        _first_look(path, limit)
+        opened = (_Open(case, how) for case in _cases(path, limit))
+        prompts = (question.prompt() for one in opened for question in one.questions())
+        return asyncio.run(client.estimate(prompts, count_tokens=count_tokens))
+
+
+def _cases(path: str, limit: int | None) -> Iterator[Case]:
+    return (_as_case(row) for row in islice(read_cases(path), limit))
+
+
+def _as_case(row: CaseRow) -> Case:
+    return row.case or unusable(Case(id=row.id), *row.faults)
+
+
+def _first_look(path: str, limit: int | None) -> tuple[int, dict[int, str]]:
+    """How many cases there are, and what those lack that cannot be asked about, by their place from 0."""
+    lacking: dict[int, str] = {}
+    first: Fault | None = None
+    count = 0
+    for count, item in enumerate(islice(read_objects(path), limit), 1):
+        lack = missing_before_relate(item.value)
+        if lack:
+            lacking[count - 1] = lack
+            first = first or item.located(Fault(lack), display_name(path))
+    if first is not None and len(lacking) == count:
+        more = f" (and so it is with {count - 1:,} other rows)" if count > 1 else ""
+        raise InputError(replace(first, message=first.message + more))
+    return count, lacking
+
+
+def missing_before_relate(value: Any) -> str | None:
+    """Why nothing can be asked about a case, given as JSON; None where something can, or where it has failed before."""
+    if not isinstance(value, dict):
+        return "the row is no case"
+    if value.get("status") not in (None, "ok"):
+        return None
+    atoms, contexts = value.get("atoms"), value.get("contexts")
+    if atoms is None:
+        return "the case has no `atoms`: the stages atomize and retrieve are missing; add what they would find"
+    if contexts is None and atoms:
+        return "the case has atoms but no `contexts`: the stage retrieve is missing; add what it would find"
+    return None
