@@ -50,14 +50,14 @@ def plain(text: str, width: int = _NAME_WIDTH) -> Text:
 class Bar:
     """A progress bar on standard error with the rate and the time left; nothing where that is no terminal."""
 
-    def __init__(self, total: int, wanted: bool = True):
+    def __init__(self, total: int, wanted: bool = True, doing: str = "scoring"):
         self._total = total
         self._done = self._kept = 0
         self._start = self._shown = time.monotonic()
         self._progress: Progress | None = None
         console = Console(stderr=True)
         if wanted and console.is_terminal:
-            columns = (TextColumn("scoring"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+            columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
             self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
             self._task: TaskID = self._progress.add_task("", total=total, pace="")
             self._progress.start()

@@ -1,0 +1,145 @@
+"""Options of the commands that ask a model, and the client that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from fcjax.errors import SettingsError
+
+if TYPE_CHECKING:
+    from fcjax.io.client import Client, Price
+    from fcjax.io.endpoint import Endpoint
+    from fcjax.io.http import Transport
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_ENDPOINT = (
+    click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint. [default: $OPENAI_BASE_URL]"),
+    click.option("--model", metavar="NAME", help="The model to ask. [default: $FCJAX_MODEL]"),
+    click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="A TOML file with base_url, model, api_key_env and [options] of every request.",
+    ),
+    click.option("--litellm", is_flag=True, help="Reach MODEL through litellm; its name begins with the provider's."),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds for one call."),
+)
+_RUN = (
+    click.option(
+        "--store",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Where replies are kept. [default: $FCJAX_STORE, or .cache/fcjax/replies.sqlite in the home folder]",
+    ),
+    click.option("--replay", is_flag=True, help="Take every answer from the store; nothing is sent."),
+    click.option(
+        "--concurrency",
+        type=click.IntRange(1, 4096),
+        default=64,
+        show_default=True,
+        metavar="N",
+        help="Calls on the wire at once, at most.",
+    ),
+    click.option("--requests-per-minute", type=click.FloatRange(0, min_open=True), metavar="N", help="A rate limit."),
+    click.option("--tokens-per-minute", type=click.FloatRange(0, min_open=True), metavar="N", help="Another one."),
+    click.option("--tries", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="For one prompt."),
+    click.option("--budget-prompts", type=click.IntRange(0), metavar="N", help="Stop after so many prompts sent."),
+    click.option("--budget-tokens", type=click.IntRange(0), metavar="N", help="Stop before more tokens are used."),
+    click.option("--budget-dollars", type=click.FloatRange(0), metavar="X", help="Stop before more is spent."),
+    click.option(
+        "--price",
+        type=(click.FloatRange(0), click.FloatRange(0)),
+        metavar="IN OUT",
+        help="US dollars for a million tokens of prompts and of answers. [default: litellm's list, for OpenAI's own "
+        "endpoint and with --litellm; else unknown]",
+    ),
+)
+
+
+def endpoint_options(command: Command) -> Command:
+    """Options that say who is asked: the arguments of `transport`."""
+    for option in reversed(_ENDPOINT):
+        command = option(command)
+    return command
+
+
+def client_options(command: Command) -> Command:
+    """Options that say who is asked and what that may take; `taken_client` takes them out of the others."""
+    for option in reversed(_RUN):
+        command = option(command)
+    return endpoint_options(command)
+
+
+class Asking(NamedTuple):
+    """An opened client, and what to tell people about it."""
+
+    client: Client
+    endpoint: str  # its name, without secrets
+    model: str
+    store: Path | None  # None where nothing is stored
+    window: int  # questions that may be under way at once
+
+
+@contextmanager
+def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[Asking]:
+    """The client that the options of `client_options` describe, with its store; they are taken out of `options`.
+
+    A dry run only reads the store, and makes none. Raises `SettingsError`, `InputError` and `OutputError`.
+    """
+    from fcjax.io.client import Client
+    from fcjax.io.http import Timeouts
+    from fcjax.io.pacing import Budget, RateLimit, Retry
+    from fcjax.io.store import Store, default_path
+
+    take = options.pop
+    timeout = options["timeout"]
+    where = transport(*(take(name) for name in ("base_url", "model", "config", "litellm", "timeout")))
+    concurrency, path, replay, given = take("concurrency"), take("store"), take("replay"), take("price")
+    settings = {
+        "rate": RateLimit(requests=take("requests_per_minute"), tokens=take("tokens_per_minute")),
+        "retry": Retry(attempts=take("tries")),
+        "budget": Budget(**{name: take(f"budget_{name}") for name in ("prompts", "tokens", "dollars")}),
+        "price": _price(where, given),
+        "timeouts": Timeouts(read=timeout, total=timeout) if timeout else None,
+    }
+    path = path or default_path()
+    readonly = replay or dry_run
+    store = None if dry_run and not path.exists() else Store.open(path, readonly=readonly)
+    try:
+        client = Client(where, store=store, replay=replay and not dry_run, concurrency=concurrency, **settings)
+        yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency)
+    finally:
+        if store is not None:
+            store.close()
+
+
+def transport(
+    base_url: str | None, model: str | None, config: str | None, litellm: bool, timeout: float | None
+) -> Endpoint | Transport:
+    """Who is asked. Raises `SettingsError` where that is not clear."""
+    if litellm:
+        from fcjax.io.providers import LitellmTransport
+
+        if not model or config:
+            seen = "a config file is given" if config else "no model is named"
+            raise SettingsError(f"--litellm: {seen}; allowed: --model PROVIDER/MODEL, and --base-url if need be")
+        return LitellmTransport(model, api_base=base_url, **({"timeout": timeout} if timeout else {}))
+    from fcjax.io.endpoint import Endpoint
+
+    return Endpoint.from_env(base_url, model, config)
+
+
+def _price(where: Endpoint | Transport, given: tuple[float, float] | None) -> Price | None:
+    from fcjax.io.endpoint import OPENAI
+    from fcjax.io.providers import Price, price
+
+    if given is not None:
+        return Price(given[0] / 1e6, given[1] / 1e6)
+    # A model of the same name on a server of one's own costs something else.
+    return price(where.model) if where.name == OPENAI or where.name.startswith("litellm") else None

@@ -1,0 +1,241 @@
+"""`fcjax relate`: relations for cases that have atoms and contexts."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcjax import shell
+from fcjax.cli_model import Asking, client_options, taken_client
+from fcjax.errors import InputError, SettingsError, Stopped
+
+if TYPE_CHECKING:
+    from fcjax.io.client import Estimate, Stats
+    from fcjax.records import Case
+    from fcjax.relating import Relating, Tally
+
+_EPILOG = """\b
+Examples:
+  fcjax relate cases.jsonl -o related.jsonl --base-url http://localhost:8000 --model NAME
+  fcjax relate cases.jsonl --model NAME --dry-run           how many prompts that is, before any is sent
+  fcjax relate cases.jsonl -o related.jsonl --style packed --version FR1 --budget-prompts 10000
+  fcjax score related.jsonl -o results.jsonl
+
+The key is in OPENAI_API_KEY. Every reply is in the store before it is used: stop at any moment and run the same command
+again, and nothing is asked twice. `fcjax doctor` says what an endpoint can do. Exit codes: 0 every pair has its answer,
+1 some have failed or the budget is used up, 2 bad usage or nothing could be read or asked, 130 interrupted."""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("source", metavar="IN", type=shell.INPUT)
+@click.option("-o", "--output", "out", metavar="OUT", type=shell.OUTPUT, help="Where the cases go, with relations.")
+@click.option(
+    "--version",
+    type=click.Choice(["FR1", "FR2", "FR3"]),
+    default="FR2",
+    show_default=True,
+    help="Pairs to ask about: FR1 an atom with its own contexts, FR2 with every context, FR3 contexts with each other "
+    "too.",
+)
+@click.option(
+    "--style",
+    type=click.Choice(["pairwise", "packed"]),
+    default="pairwise",
+    show_default=True,
+    help="A prompt for each pair, or for a context and several atoms.",
+)
+@click.option("--pack", type=click.IntRange(1), metavar="N", help="Atoms in one packed prompt, at most. [default: 16]")
+@click.option(
+    "--votes",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Where a reply has no logprobs, ask N more times and count. [default: 0]",
+)
+@click.option(
+    "--default",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="The probability of an answer without logprobs and votes. [default: 0.9]",
+)
+@click.option(
+    "--screen", type=click.FloatRange(0, 1), metavar="T", help="Leave out pairs that share less than T of their words."
+)
+@click.option(
+    "--template", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Another wording of the prompts."
+)
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Of an answer. [default: 256]")
+@client_options
+@click.option("-n", "--dry-run", is_flag=True, help="Count prompts, tokens and cost; send and write nothing.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N cases only.")
+@shell.common_options
+@click.pass_context
+def relate(
+    ctx: click.Context,
+    /,
+    source: str,
+    out: str | None,
+    dry_run: bool,
+    limit: int | None,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Ask a model what the contexts of cases say of their atoms.
+
+    IN is a file of cases that have atoms and contexts (.jsonl, .jsonl.gz, .json), or - for standard input. OUT gets the
+    same cases in the same order with relations; it is replaced when it is complete. Relations that are there already
+    are kept and not asked for again.
+    """
+    if out is None and not dry_run:
+        raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be asked")
+    if as_json and out == "-":
+        raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
+    with taken_client(options, dry_run=dry_run) as asking:
+        how = _how(**options)
+        about = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
+        about |= {"store": asking.store and str(asking.store), "settings": _settings(how)}
+        if dry_run:
+            _show_estimate(source, asking, how, about, limit=limit, quiet=quiet, as_json=as_json)
+            return
+        assert out is not None
+        watch = _Watch(bar=not quiet)
+        try:
+            from fcjax.relating import relate_file
+
+            tally = relate_file(source, out, asking.client, how, window=asking.window, limit=limit, watch=watch)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; {_kept(asking, watch)}") from None
+        except Stopped as error:
+            shell.say(f"stopped: {error}; {_kept(asking, watch)}")
+            ctx.exit(shell.SOME_FAILED)
+        finally:
+            watch.close()
+    stats = asking.client.stats
+    if as_json:
+        shell.print_json(about | tally.to_dict() | {"client": _client(stats)})
+    elif not quiet:
+        for line in _summary(tally, stats):
+            click.echo(line, err=out == "-")
+        if out != "-":
+            click.echo(f"{shell.counted(tally.cases.total(), 'case')} in {out}")
+    if watch.first_failure and not quiet:
+        shell.say(f"warning: {tally.n_failed:,} pairs have failed; the first: {watch.first_failure}")
+    failed = tally.n_failed or any(status != "ok" for status in tally.cases)
+    ctx.exit(shell.SOME_FAILED if failed else shell.OK)
+
+
+def _how(*, version: Any, style: Any, screen: float | None, template: str | None, **given: Any) -> Relating:
+    """The settings, with what was given in place of their own defaults."""
+    from fcjax.relating import Relating
+    from fcjax.stages import templates
+    from fcjax.stages.relate import RelationModel
+
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if template is not None:
+        own: templates.Template = getattr(templates, style.upper())
+        try:
+            chosen[style] = own.reworded(Path(template).read_text(encoding="utf-8"), Path(template).stem)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{template}: cannot be read: {error}; allowed: a text in UTF-8") from error
+    return Relating(version=version, screen=screen, model=RelationModel(style=style, **chosen))
+
+
+def _settings(how: Relating) -> dict[str, Any]:
+    """The settings as JSON; templates by their names."""
+    model = asdict(how.model)
+    names = {"pairwise": how.model.pairwise.name, "packed": how.model.packed.name}
+    return {"version": how.version, "screen": how.screen, **model, **names}
+
+
+class _Watch:
+    """Looks on while a file is related."""
+
+    def __init__(self, bar: bool):
+        self.done = 0
+        self.first_failure: str | None = None
+        self._wants_bar = bar and sys.stderr.isatty()
+        self._bar: Any = None
+
+    def begins(self, count: int, lacking: dict[int, str]) -> None:
+        if lacking:
+            place, lack = next(iter(lacking.items()))
+            cases = shell.counted(count, "case")
+            shell.say(f"warning: {len(lacking):,} of {cases} come through as they are; case {place + 1}: {lack}")
+        if self._wants_bar:
+            from fcjax.display import Bar
+
+            self._bar = Bar(count, doing="relating")
+
+    def case(self, case: Case) -> None:
+        self.done += 1
+        for relation in case.relations or () if self.first_failure is None else ():
+            if relation.status.failed:
+                ends = f"case {case.id!r}, {relation.source} to {relation.target}"
+                self.first_failure = f"{ends}: {relation.extra.get('reason', relation.status)}"
+                break
+        if self._bar:
+            self._bar.advance(kept=False)
+
+    def close(self) -> None:
+        if self._bar:
+            self._bar.close()
+
+
+def _kept(asking: Asking, watch: _Watch) -> str:
+    place = f"all replies are in {asking.store}; " if asking.store else ""
+    return f"{shell.counted(watch.done, 'case')} had all relations; {place}run the same command to go on"
+
+
+def _summary(tally: Tally, stats: Stats) -> list[str]:
+    """What a run came to, for people."""
+    lines = [f"{shell.counted(tally.cases.total(), 'case')}: {_counts(tally.cases)}"]
+    lines.append(f"{shell.counted(tally.pairs, 'pair')} asked about: {_counts(tally.types) or 'none answered'}")
+    if tally.n_failed:
+        lines[-1] += f"; {tally.n_failed:,} failed ({_counts(tally.failed)})"
+    if tally.methods:
+        lines.append(f"probabilities from {_counts(tally.methods)}")
+    more = {"given before": tally.given, "left out by screening": tally.screened}
+    more |= {f"atoms or contexts skipped as {why}": count for why, count in tally.skipped.items()}
+    if seen := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
+        lines.append(seen)
+    lines.append(f"{stats.cache_hits:,} answers from the store, {shell.counted(stats.sent, 'call')}")
+    if stats.seconds:
+        lines[-1] += f", {stats.sent / stats.seconds:,.1f} a second, {stats.retries:,} of them repeated"
+        tokens = f"{stats.prompt_tokens:,} tokens in and {stats.completion_tokens:,} out"
+        lines.append(f"{tokens}; cost {_dollars(stats.cost)}")
+    return lines
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
+
+
+def _dollars(cost: float | None) -> str:
+    return "unknown" if cost is None else f"${cost:,.4f}"
+
+
+def _client(stats: Stats) -> dict[str, Any]:
+    return {**asdict(stats), "failed": dict(stats.failed), "mean_concurrency": stats.mean_concurrency}
+
+
+def _show_estimate(
+    source: str, asking: Asking, how: Relating, about: dict[str, Any], *, limit: int | None, quiet: bool, as_json: bool
+) -> None:
+    from fcjax.relating import estimate_file
+
+    found: Estimate = estimate_file(source, asking.client, how, limit=limit)
+    if as_json:
+        shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
+    elif not quiet:
+        click.echo(
+            f"{shell.counted(found.prompts, 'prompt')}, {found.distinct:,} of them different, {found.stored:,} in the "
+            f"store already: {found.to_send:,} to send\n"
+            f"about {found.prompt_tokens:,} tokens in and at most {found.completion_tokens:,} out; "
+            f"cost at most {_dollars(found.cost)}"
+        )
+        if how.model.votes:
+            click.echo(f"where there are no logprobs, {how.model.votes} more for each")

@@ -1,0 +1,185 @@
+"""`fcjax relate` as a user starts it, against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from scripted_server import ScriptedServer
+from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
+from test_relating import case, judge, rows_in, write
+
+KEY = "sk-a-secret-nobody-may-see"
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write(tmp_path / "in.jsonl", *(case(f"case {i}", 2, 2) for i in range(5)))
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer(judge, key=KEY) as running:
+        yield running
+
+
+@pytest.fixture
+def run(server, tmp_path):
+    """Runs the command with the server and a store of this test."""
+
+    def go(*args, **env):
+        return fcjax("relate", *args, **environment(server, tmp_path), **env)
+
+    return go
+
+
+def environment(server, tmp_path):
+    return {
+        "OPENAI_BASE_URL": server.url,
+        "OPENAI_API_KEY": KEY,
+        "FCJAX_MODEL": "scripted",
+        "FCJAX_STORE": str(tmp_path / "store.sqlite"),
+    }
+
+
+def test_relate_then_score(run, source, server, tmp_path):
+    out = tmp_path / "out.jsonl"
+    done = run(source, "-o", out)
+    assert done.returncode == OK, done.stderr
+    shown = done.stdout.decode()
+    assert "5 cases: 5 ok\n20 pairs asked about: 10 entailment, 10 contradiction\n" in shown
+    assert "probabilities from 20 logprobs" in shown
+    assert "0 answers from the store, 20 calls" in shown
+    assert done.stderr == b""
+    assert fcjax("score", out, "--json").returncode == OK
+    again = run(source, "-o", tmp_path / "again.jsonl", "--concurrency", 3)
+    assert "20 answers from the store, no calls" in again.stdout.decode()
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+    assert server.calls == 20
+
+
+def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
+    done = run(source, "-o", tmp_path / "out.jsonl", "--json", "--style", "packed", "--pack", 2, "--version", "FR3")
+    document = json.loads(done.stdout)
+    assert document["endpoint"] == server.url
+    assert document["settings"].items() >= {"style": "packed", "pack": 2, "version": "FR3", "votes": 0}.items()
+    assert document["settings"]["packed"] == "relate.packed/1"
+    assert (document["n_pairs"], document["client"]["sent"]) == (5 * 4 + 5 * 2, 5 * 2 + 5 * 2)
+    kept = (tmp_path / "store.sqlite").read_bytes() + (tmp_path / "out.jsonl").read_bytes()
+    assert KEY.encode() not in done.stdout + done.stderr + kept
+
+
+def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
+    done = run(source, "--dry-run", "--price", 1, 2)
+    assert done.returncode == OK, done.stderr
+    assert "20 prompts, 20 of them different, 0 in the store already: 20 to send" in done.stdout.decode()
+    assert "cost at most $0.0" in done.stdout.decode()
+    document = json.loads(run(source, "--dry-run", "--json", "--limit", 2).stdout)
+    assert (document["prompts"], document["to_send"], document["cost"]) == (8, 8, None)
+    assert server.calls == 0
+    assert not (tmp_path / "store.sqlite").exists()
+
+
+def test_a_budget_stops_the_run_and_the_next_one_goes_on(run, source, server, tmp_path):
+    out = tmp_path / "out.jsonl"
+    done = run(source, "-o", out, "--budget-prompts", 7, "--concurrency", 2)
+    assert done.returncode == SOME_FAILED
+    message = done.stderr.decode()
+    assert "the budget of 7 prompts is used up" in message
+    assert str(tmp_path / "store.sqlite") in message
+    assert not out.exists()
+    assert run(source, "-o", out).returncode == OK
+    assert server.calls == 20
+
+
+def test_replay_needs_no_server(run, source, server, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run(source, "-o", out).returncode == OK
+    server.stop()
+    done = run(source, "-o", tmp_path / "again.jsonl", "--replay")
+    assert done.returncode == OK
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+    other = run(source, "-o", tmp_path / "other.jsonl", "--replay", "--style", "packed")
+    assert other.returncode == SOME_FAILED
+    assert "replay_miss" in other.stderr.decode()
+    assert {r["status"] for row in rows_in(tmp_path / "other.jsonl") for r in row["relations"]} == {"relation_failed"}
+    server.start()
+
+
+def test_failures_are_named(run, tmp_path, server):
+    server.answer = lambda messages: "cannot say"
+    source = write(tmp_path / "in.jsonl", case("x", 1, 1), {"id": "early"})
+    done = run(source, "-o", tmp_path / "out.jsonl")
+    assert done.returncode == SOME_FAILED
+    message = done.stderr.decode()
+    assert "1 of 2 cases come through as they are; case 2: the case has no `atoms`" in message
+    assert "case 'x', c0 to a0: no label can be read in 'cannot say'" in message
+    assert "1 failed" in done.stdout.decode()
+
+
+def test_a_template_of_ones_own(run, source, server, tmp_path):
+    (tmp_path / "terse.txt").write_text("<premise>\n$premise\n</premise>\n<hypothesis>\n$hypothesis\n</hypothesis>")
+    done = run(source, "-o", tmp_path / "out.jsonl", "--template", tmp_path / "terse.txt", "--limit", 1, "--json")
+    assert json.loads(done.stdout)["settings"]["pairwise"].startswith("terse/")
+    assert all(question.startswith("<premise>") for question in server.asked)
+    (tmp_path / "wrong.txt").write_text("$premise")
+    done = run(source, "-o", tmp_path / "out.jsonl", "--template", tmp_path / "wrong.txt")
+    assert done.returncode == UNUSABLE
+    assert "allowed: each of $hypothesis, $premise" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "words"),
+    [
+        ([], {}, "give -o OUT"),
+        (["-o", "-", "--json"], {}, "both want standard output"),
+        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
+        (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
+        (["-o", "out", "--budget-dollars", "1"], {}, "price is unknown"),
+        (["-o", "out", "--litellm"], {}, "allowed: --model PROVIDER/MODEL"),
+        (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(server, source, tmp_path, args, env, words):
+    done = fcjax("relate", source, *args, **environment(server, tmp_path) | env)
+    assert done.returncode == UNUSABLE
+    assert words in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+    assert "sk-wrong" not in done.stderr.decode()
+
+
+def test_results_on_standard_output(run, source):
+    done = run(source, "-o", "-")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [f"case {i}" for i in range(5)]
+    assert "20 pairs asked about" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
+    source = write(tmp_path / "in.jsonl", *(case(f"case {i}", 3, 3) for i in range(40)))
+    server.delay = 0.05
+    env = os.environ | environment(server, tmp_path)
+    command = [SCRIPT, "relate", source, "-o", tmp_path / "out.jsonl", "--concurrency", "4"]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while server.answered.total() < 60:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal_)
+    _, said = process.communicate(timeout=30)
+    assert not (tmp_path / "out.jsonl").exists()
+    if signal_ is signal.SIGINT:
+        assert process.returncode == INTERRUPTED
+        assert b"run the same command to go on" in said
+        assert b"Traceback" not in said
+    server.delay = 0
+    done = fcjax(*command[1:], **environment(server, tmp_path))
+    assert done.returncode == OK
+    assert len(rows_in(tmp_path / "out.jsonl")) == 40
+    assert server.calls <= 360 + 2 * 4  # what was on the wire is all that was lost
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".out")) == [] or (
+        signal_ is signal.SIGKILL
+    )
