@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcjax import shell
+from fcjax.cli_cache import cache
 from fcjax.errors import Fault, OutputError, SettingsError
 
 if TYPE_CHECKING:
@@ -331,6 +332,9 @@ def infer(
     if found.status.failed:
         shell.say(f"error: {model}: {found.status}: {found.reason}")
     ctx.exit(shell.SOME_FAILED if found.status.failed else shell.OK)
+
+
+commands.add_command(cache)
 
 
 def main() -> None:

@@ -27,14 +27,14 @@ _TABLES = (
     source TEXT NOT NULL,      -- the endpoint's name, without credentials
     model TEXT NOT NULL,
     template TEXT NOT NULL,
-    asked BLOB NOT NULL,       -- the question, see entries.py
-    answer BLOB NOT NULL,      -- the reply or the failure
     prompt_tokens INTEGER,
     completion_tokens INTEGER,
     cost REAL,                 -- US dollars; null where the price is unknown
     seconds REAL,
     attempts INTEGER NOT NULL,
-    created REAL NOT NULL      -- seconds since 1970
+    created REAL NOT NULL,     -- seconds since 1970
+    asked BLOB NOT NULL,       -- the question, see entries.py; long columns stand last, out of the way of sums
+    answer BLOB NOT NULL       -- the reply or the failure
 )""",
     f"CREATE UNIQUE INDEX answered ON entries (key) WHERE status = '{ANSWERED}'",
     f"CREATE INDEX others ON entries (key) WHERE status <> '{ANSWERED}'",
@@ -75,7 +75,7 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise _foreign(path, "no SQLite database") from error
         if is_damaged(error):
-            raise InputError(damaged(path, error)) from error
+            raise InputError(damaged_file(path, error)) from error
         raise OutputError(f"{path}: the store cannot be opened ({error}); name another file") from error
     return connection
 
@@ -166,7 +166,7 @@ def locked(path: Path) -> str:
     return f"{path}: another process has kept the store locked for {PATIENCE:.0f} s; end it, or name another store"
 
 
-def damaged(path: Path, error: sqlite3.Error) -> str:
+def damaged_file(path: Path, error: sqlite3.Error) -> str:
     """What to say of a file that SQLite finds malformed."""
     return (
         f"{path}: the store is damaged ({error}); move it away, then run again "

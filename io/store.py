@@ -36,7 +36,7 @@ from fcjax.io.entries import (
     question,
     unpack_answer,
 )
-from fcjax.io.schema import PATIENCE, connect, damaged, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
 from fcjax.prompts import Failure, Prompt, Reply
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
@@ -287,7 +287,7 @@ class Store:
         if is_busy(error):
             return OutputError(locked(self.path))
         if is_damaged(error):
-            return OutputError(damaged(self.path, error))
+            return OutputError(damaged_file(self.path, error))
         return OutputError(f"{self.path}: the store cannot be used ({error}); see to the disk, then run again")
 
 

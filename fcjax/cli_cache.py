@@ -1,0 +1,192 @@
+"""`fcjax cache`: what a person does with a store of replies between runs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcjax import shell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_EPILOG = """\b
+Examples:
+  fcjax cache info                              what is stored, and what it cost
+  fcjax cache prune --failures --older 30d      delete failed calls that are older than a month
+  fcjax cache prune --template 'relate.*' --dry-run
+  fcjax cache export replies.jsonl.gz           every prompt and answer, a JSON line each
+
+All of these work while runs are using the store."""
+
+_AGES = {"h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@click.group(epilog=_EPILOG)
+def cache() -> None:
+    """Look after the store of a model's replies.
+
+    The store is one SQLite file with every prompt that was sent and what came of it. A run that finds its answers there
+    asks and pays for nothing.
+    """
+
+
+_store = click.option(
+    "--store",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The store. [default: $FCJAX_STORE, or .cache/fcjax/replies.sqlite in the home folder]",
+)
+
+
+def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """Seconds of an age such as 12h, 30d or 2w."""
+    if value is None:
+        return None
+    number, unit = value[:-1], value[-1:].lower()
+    if unit not in _AGES or not number.isdecimal():
+        raise click.BadParameter(f"{value!r} is no age; allowed: whole hours, days or weeks, such as 12h, 30d or 2w")
+    return float(number) * _AGES[unit]
+
+
+@cache.command()
+@_store
+@click.option("--check", is_flag=True, help="Read the whole file and see that nothing in it is damaged.")
+@shell.common_options
+@click.pass_context
+def info(ctx: click.Context, /, store: Path | None, check: bool, quiet: bool, as_json: bool) -> None:
+    """Show what the store holds and what it cost.
+
+    Costs are in US dollars, by the prices of the day when the replies came.
+    """
+    from fcjax.io.store import default_path
+    from fcjax.io.upkeep import inventory
+
+    found = inventory(store or default_path(), check=check)
+    if as_json:
+        shell.print_json(found)
+    elif not quiet:
+        from fcjax.display import show
+
+        show(*_drawn(found))
+    for fault in found["faults"] or ():
+        shell.say(f"error: {found['store']}: {fault}")
+    ctx.exit(shell.SOME_FAILED if found["faults"] else shell.OK)
+
+
+@cache.command()
+@_store
+@click.option("--older", metavar="AGE", callback=_age, help="Rows older than 12h, 30d, 2w.")
+@click.option(
+    "--template", "templates", metavar="NAME", multiple=True, help="Replies to a template; * and ? may stand."
+)
+@click.option("--model", "models", metavar="NAME", multiple=True, help="Rows of a model; * and ? match others.")
+@click.option("--failures", is_flag=True, help="Failures, and replies that were unreadable or are damaged.")
+@click.option("-n", "--dry-run", is_flag=True, help="Count, and delete nothing.")
+@shell.common_options
+def prune(
+    store: Path | None,
+    older: float | None,
+    templates: tuple[str, ...],
+    models: tuple[str, ...],
+    failures: bool,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Delete a part of the store.
+
+    What all of the given options hold for goes; at least one is needed. --template and --model may be given several
+    times. What is deleted and needed again is asked and paid for again.
+    """
+    from fcjax.io.store import default_path
+    from fcjax.io.upkeep import prune as run
+
+    place = store or default_path()
+    before = None if older is None else time.time() - older
+    done = run(place, before=before, templates=templates, models=models, failures=failures, dry_run=dry_run)
+    if as_json:
+        sizes = {"bytes_before": done.size_before, "bytes_after": done.size_after}
+        shell.print_json({"store": str(place), "entries": done.entries, "dry_run": dry_run, **sizes})
+    elif not quiet:
+        count = shell.counted(done.entries, "row")
+        freed = f"; {_bytes(done.size_before)} are {_bytes(done.size_after)} now" if done.entries else ""
+        click.echo(f"{place}: {count} would be deleted" if dry_run else f"{place}: {count} deleted{freed}")
+
+
+@cache.command()
+@click.argument("out", metavar="OUT", type=shell.OUTPUT)
+@_store
+@shell.common_options
+@click.pass_context
+def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_json: bool) -> None:
+    """Write every prompt and answer to OUT, a JSON line each.
+
+    OUT ends in .jsonl or .jsonl.gz, or is - for standard output; it is replaced when it is complete. Damaged rows are
+    left out and counted.
+    """
+    from fcjax.errors import SettingsError
+    from fcjax.io.store import default_path
+    from fcjax.io.upkeep import export as run
+
+    if as_json and out == "-":
+        raise SettingsError("--json and OUT - both want standard output; give OUT a name, or leave --json out")
+    place = store or default_path()
+    done = run(place, out)
+    if as_json:
+        shell.print_json({"store": str(place), "output": out, "written": done.written, "damaged": done.damaged})
+    elif not quiet and out != "-":
+        click.echo(f"{shell.counted(done.written, 'row')} in {out}")
+    if done.damaged:
+        shell.say(f"error: {place}: {shell.counted(done.damaged, 'row')} could not be read")
+    ctx.exit(shell.SOME_FAILED if done.damaged else shell.OK)
+
+
+def _drawn(found: dict[str, Any]) -> list[RenderableType]:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from fcjax.display import plain
+
+    asked = found["hits"] + found["misses"]
+    statuses = ", ".join(f"{count:,} {status}" for status, count in found["statuses"].items()) or "no entries"
+    lines = [
+        found["store"],
+        f"{_bytes(found['bytes'])}; {statuses}",
+        f"cost {_dollars(found)}; tokens {found['prompt_tokens']:,} in and {found['completion_tokens']:,} out",
+        f"{asked:,} look-ups, {found['hits'] / asked:.0%} of them answered from the store" if asked else "no look-ups",
+    ]
+    if found["entries"]:
+        lines.append(f"from {found['oldest']} to {found['newest']}")
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
+    for column in ("model", "template", "endpoint"):
+        table.add_column(column, overflow="fold")
+    for column in ("answered", "failed", "tokens", "cost"):
+        table.add_column(column, justify="right")
+    for group in found["groups"]:
+        table.add_row(
+            *(plain(group[name]) for name in ("model", "template", "source")),
+            *(f"{group[name]:,}" for name in ("answered", "failed")),
+            f"{group['prompt_tokens'] + group['completion_tokens']:,}",
+            _dollars(group),
+        )
+    return [Text("\n".join(lines)), *([table] if found["groups"] else [])]
+
+
+def _dollars(group: dict[str, Any]) -> str:
+    """A cost, and how many replies it leaves out because nobody knows their price."""
+    if group["unpriced"] and not group["cost"]:
+        return "unknown"
+    more = f" + {group['unpriced']:,} unpriced" if group["unpriced"] else ""
+    return f"${group['cost']:,.4f}{more}"
+
+
+def _bytes(size: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 2**power:
+            return f"{size / 2**power:,.1f} {unit}"
+    return f"{size} bytes"
