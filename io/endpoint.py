@@ -36,6 +36,7 @@ class Endpoint:
     name: str = field(init=False)
     """The base URL without credentials, query and spelling variants: what goes into cache keys and messages."""
     completions: str = field(init=False, repr=False)
+    models: str = field(init=False, repr=False)
     headers: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -51,8 +52,8 @@ class Endpoint:
             headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
         else:
             headers = {}
-        values = {"key": key or None, "name": name, "completions": name + _COMPLETIONS + query}
-        for attribute, value in {**values, "headers": headers}.items():
+        places = {"name": name, "completions": name + _COMPLETIONS + query, "models": name + "/models" + query}
+        for attribute, value in {**places, "key": key or None, "headers": headers}.items():
             object.__setattr__(self, attribute, value)
 
     @classmethod

@@ -79,7 +79,7 @@ class HttpTransport:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={**_JSON, **self._endpoint.headers},
             timeout=aiohttp.ClientTimeout(total=given.total, sock_connect=given.connect, sock_read=given.read),
-            trust_env=_behind_proxy(self._endpoint.completions),
+            trust_env=behind_proxy(self._endpoint.completions),
         )
 
 
@@ -100,7 +100,7 @@ def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _behind_proxy(url: str) -> bool:
+def behind_proxy(url: str) -> bool:
     """Whether the environment names a proxy for `url`; this machine is always reached directly."""
     split = urlsplit(url)
     host = split.hostname or ""
