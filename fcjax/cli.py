@@ -10,6 +10,8 @@ import click
 
 from fcjax import shell
 from fcjax.cli_cache import cache
+from fcjax.cli_doctor import doctor
+from fcjax.cli_relate import relate
 from fcjax.errors import Fault, OutputError, SettingsError
 
 if TYPE_CHECKING:
@@ -335,6 +337,8 @@ def infer(
 
 
 commands.add_command(cache)
+commands.add_command(relate)
+commands.add_command(doctor)
 
 
 def main() -> None:

@@ -1,0 +1,70 @@
+"""What an endpoint says of its models: their names, and how many tokens a prompt and its answer may have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+from fcjax.io.endpoint import Endpoint
+from fcjax.io.http import behind_proxy
+from fcjax.io.outcome import Reply, read_exception, read_response
+from fcjax.prompts import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that is served."""
+
+    name: str
+    context: int | None  # tokens of a prompt and its answer together; None where the endpoint does not say
+
+
+async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Model, ...] | Failure:
+    """The models of an endpoint, or why it lists none. `timeout` is in seconds."""
+    try:
+        async with (
+            aiohttp.ClientSession(
+                headers=endpoint.headers,
+                timeout=aiohttp.ClientTimeout(total=timeout),
+                trust_env=behind_proxy(endpoint.completions),
+            ) as session,
+            session.get(endpoint.models, allow_redirects=False) as response,
+        ):
+            status, headers, body = response.status, response.headers, await response.read()
+    except Exception as error:
+        outcome = read_exception(error)
+        return Failure(outcome.kind, endpoint.scrubbed(outcome.reason))
+    try:
+        listed = orjson.loads(body)["data"] if status == 200 else None
+        return tuple(Model(str(entry["id"]), _context(entry)) for entry in listed or ())
+    except (ValueError, TypeError, KeyError):
+        pass
+    trouble = read_response(status, headers, body, now=time.time())
+    assert not isinstance(trouble, Reply)
+    return Failure(trouble.kind, endpoint.scrubbed(trouble.reason))
+
+
+def _context(entry: Mapping[str, Any]) -> int | None:
+    """The context size, under the names that servers give it; what is in use goes before what is possible."""
+    meta = entry.get("meta")
+    for source in (entry, meta if isinstance(meta, dict) else {}):
+        for name in _NAMES:
+            if isinstance(size := source.get(name), int) and size > 0:
+                return size
+    return None
+
+
+_NAMES: Final = (
+    "max_model_len",
+    "n_ctx",
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "n_ctx_train",
+)
