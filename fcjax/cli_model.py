@@ -60,6 +60,10 @@ _RUN = (
         "endpoint and with --litellm; else unknown]",
     ),
 )
+_NAMES = (
+    *("base_url", "model", "config", "litellm", "timeout", "store", "replay", "concurrency", "tries", "price"),
+    *("requests_per_minute", "tokens_per_minute", "budget_prompts", "budget_tokens", "budget_dollars"),
+)
 
 
 def endpoint_options(command: Command) -> Command:
@@ -97,22 +101,27 @@ def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[
     from fcjax.io.pacing import Budget, RateLimit, Retry
     from fcjax.io.store import Store, default_path
 
-    take = options.pop
-    timeout = options["timeout"]
-    where = transport(*(take(name) for name in ("base_url", "model", "config", "litellm", "timeout")))
-    concurrency, path, replay, given = take("concurrency"), take("store"), take("replay"), take("price")
-    settings = {
-        "rate": RateLimit(requests=take("requests_per_minute"), tokens=take("tokens_per_minute")),
-        "retry": Retry(attempts=take("tries")),
-        "budget": Budget(**{name: take(f"budget_{name}") for name in ("prompts", "tokens", "dollars")}),
-        "price": _price(where, given),
-        "timeouts": Timeouts(read=timeout, total=timeout) if timeout else None,
-    }
-    path = path or default_path()
-    readonly = replay or dry_run
-    store = None if dry_run and not path.exists() else Store.open(path, readonly=readonly)
+    given = {name: options.pop(name) for name in _NAMES}
+    timeout, concurrency = given["timeout"], given["concurrency"]
+    where = transport(*(given[name] for name in ("base_url", "model", "config", "litellm", "timeout")))
+    rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
+    budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
+    path = given["store"] or default_path()
+    store = None
+    if path.exists() or not dry_run:
+        store = Store.open(path, readonly=dry_run or given["replay"])
     try:
-        client = Client(where, store=store, replay=replay and not dry_run, concurrency=concurrency, **settings)
+        client = Client(
+            where,
+            store=store,
+            replay=given["replay"] and not dry_run,
+            concurrency=concurrency,
+            rate=rate,
+            retry=Retry(attempts=given["tries"]),
+            budget=budget,
+            price=_price(where, given["price"]),
+            timeouts=Timeouts(read=timeout, total=timeout) if timeout else None,
+        )
         yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency)
     finally:
         if store is not None:
@@ -124,12 +133,13 @@ def transport(
 ) -> Endpoint | Transport:
     """Who is asked. Raises `SettingsError` where that is not clear."""
     if litellm:
+        from fcjax.io.http import Timeouts
         from fcjax.io.providers import LitellmTransport
 
         if not model or config:
             seen = "a config file is given" if config else "no model is named"
             raise SettingsError(f"--litellm: {seen}; allowed: --model PROVIDER/MODEL, and --base-url if need be")
-        return LitellmTransport(model, api_base=base_url, **({"timeout": timeout} if timeout else {}))
+        return LitellmTransport(model, api_base=base_url, timeout=timeout or Timeouts().total)
     from fcjax.io.endpoint import Endpoint
 
     return Endpoint.from_env(base_url, model, config)

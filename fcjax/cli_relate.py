@@ -96,8 +96,8 @@ def relate(
         raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
     with taken_client(options, dry_run=dry_run) as asking:
         how = _how(**options)
-        about = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
-        about |= {"store": asking.store and str(asking.store), "settings": _settings(how)}
+        about: dict[str, Any] = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
+        about |= {"store": None if asking.store is None else str(asking.store), "settings": _settings(how)}
         if dry_run:
             _show_estimate(source, asking, how, about, limit=limit, quiet=quiet, as_json=as_json)
             return
