@@ -67,8 +67,9 @@ class ScriptedServer:
     """`POST /v1/chat/completions` and `GET /v1/models` on a free port of 127.0.0.1.
 
     `weather` says what happens to one call after the other (`ok` once it is exhausted): a key of `TROUBLE`, `hang`,
-    `reset`, `429 after 20ms`, `503 after 20ms`. `delay` is the seconds that a good reply takes; `key` is the API key
-    that is demanded; a request for more than `most_logprobs` alternatives is refused as OpenAI does it.
+    `reset`, `429 after 20ms`, `503 after 20ms`. `delay` is the seconds that a good reply takes, give or take the share
+    `spread`; `key` is the API key that is demanded; a request for more than `most_logprobs` alternatives is refused as
+    OpenAI does it.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class ScriptedServer:
         *,
         weather: Iterable[str] = (),
         delay: float = 0.0,
+        spread: float = 0.0,
         key: str | None = None,
         models: Iterable[str] = ("scripted",),
         most_logprobs: int = 20,
     ):
-        self.answer, self.delay, self.key, self.most_logprobs = answer, delay, key, most_logprobs
+        self.answer, self.delay, self.spread = answer, delay, spread
+        self.key, self.most_logprobs = key, most_logprobs
         self.models = tuple(models)
         self.asked: Counter[str] = Counter()  # calls that arrived, by the text of their last message
         self.answered: Counter[str] = Counter()  # of these, the ones that were given a reply
@@ -166,7 +169,7 @@ class ScriptedServer:
             message = f"Invalid value for 'top_logprobs': must be less than or equal to {self.most_logprobs}."
             return reply(400, {}, {"error": {"message": message, "param": "top_logprobs", "code": None}})
         if self.delay:
-            await asyncio.sleep(self.delay)
+            await asyncio.sleep(self.delay * random.uniform(1 - self.spread, 1 + self.spread))
         answer = self.answer(body["messages"])
         self.answered[question] += 1
         if isinstance(answer, str):
@@ -231,9 +234,10 @@ def entry(token: str, logprob: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that a reply takes")
+    parser.add_argument("--spread", type=float, default=0.0, help="share of it that varies, up and down")
     parser.add_argument("--text", default="The premise says so. [Entailment]", help="what is answered")
     given = parser.parse_args()
-    with ScriptedServer(lambda messages: given.text, delay=given.delay) as server:
+    with ScriptedServer(lambda messages: given.text, delay=given.delay, spread=given.spread) as server:
         print(server.url, flush=True)
         sys.stdin.read()
 
