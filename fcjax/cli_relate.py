@@ -11,12 +11,12 @@ import click
 
 from fcjax import shell
 from fcjax.cli_model import Asking, client_options, taken_client
-from fcjax.errors import InputError, SettingsError, Stopped
+from fcjax.errors import BudgetError, InputError, SettingsError
 
 if TYPE_CHECKING:
     from fcjax.io.client import Estimate, Stats
     from fcjax.records import Case
-    from fcjax.relating import Relating, Tally
+    from fcjax.relating import Outlook, Relating, Tally
 
 _EPILOG = """\b
 Examples:
@@ -109,7 +109,7 @@ def relate(
             tally = relate_file(source, out, asking.client, how, window=asking.window, limit=limit, watch=watch)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; {_kept(asking, watch)}") from None
-        except Stopped as error:
+        except BudgetError as error:
             shell.say(f"stopped: {error}; {_kept(asking, watch)}")
             ctx.exit(shell.SOME_FAILED)
         finally:
@@ -160,15 +160,19 @@ class _Watch:
         self._wants_bar = bar and sys.stderr.isatty()
         self._bar: Any = None
 
-    def begins(self, count: int, lacking: dict[int, str]) -> None:
-        if lacking:
-            place, lack = next(iter(lacking.items()))
-            cases = shell.counted(count, "case")
-            shell.say(f"warning: {len(lacking):,} of {cases} come through as they are; case {place + 1}: {lack}")
+    def begins(self, found: Outlook) -> None:
+        if found.lacking:
+            place, lack = next(iter(found.lacking.items()))
+            cases = shell.counted(found.cases, "case")
+            shell.say(f"warning: {len(found.lacking):,} of {cases} cannot be asked about; case {place + 1}: {lack}")
         if self._wants_bar:
             from fcjax.display import Bar
 
-            self._bar = Bar(count, doing="relating")
+            self._bar = Bar(found.pairs, doing="relating", unit="pairs")
+
+    def pairs(self, count: int) -> None:
+        if self._bar:
+            self._bar.advance(by=count)
 
     def case(self, case: Case) -> None:
         self.done += 1
@@ -177,8 +181,6 @@ class _Watch:
                 ends = f"case {case.id!r}, {relation.source} to {relation.target}"
                 self.first_failure = f"{ends}: {relation.extra.get('reason', relation.status)}"
                 break
-        if self._bar:
-            self._bar.advance(kept=False)
 
     def close(self) -> None:
         if self._bar:

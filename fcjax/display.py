@@ -50,8 +50,8 @@ def plain(text: str, width: int = _NAME_WIDTH) -> Text:
 class Bar:
     """A progress bar on standard error with the rate and the time left; nothing where that is no terminal."""
 
-    def __init__(self, total: int, wanted: bool = True, doing: str = "scoring"):
-        self._total = total
+    def __init__(self, total: int, wanted: bool = True, doing: str = "scoring", unit: str = "cases"):
+        self._total, self._unit = total, unit
         self._done = self._kept = 0
         self._start = self._shown = time.monotonic()
         self._progress: Progress | None = None
@@ -62,10 +62,10 @@ class Bar:
             self._task: TaskID = self._progress.add_task("", total=total, pace="")
             self._progress.start()
 
-    def advance(self, kept: bool) -> None:
-        """One case more is done; one that was `kept` says nothing about the rate."""
-        self._done += 1
-        self._kept += kept
+    def advance(self, kept: bool = False, by: int = 1) -> None:
+        """One case more is done, or `by` more; what was `kept` says nothing about the rate."""
+        self._done += by
+        self._kept += by if kept else 0
         now = time.monotonic()
         if kept:
             self._start = now
@@ -73,7 +73,7 @@ class Bar:
             self._shown = now
             rate = (self._done - self._kept) / max(now - self._start, 1e-9)
             left = (self._total - self._done) / rate if rate else 0.0
-            pace = "" if kept else f"{rate:,.{0 if rate >= 10 else 1}f} cases/s, {_clock(left)} left"
+            pace = "" if kept else f"{rate:,.{0 if rate >= 10 else 1}f} {self._unit}/s, {_clock(left)} left"
             self._progress.update(self._task, completed=self._done, pace=pace)
 
     def close(self) -> None:

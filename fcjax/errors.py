@@ -43,5 +43,5 @@ class OutputError(FcjaxError, OSError):
     """An output that cannot be written: a folder that is missing or read-only, a full disk."""
 
 
-class Stopped(FcjaxError):
-    """A run that had to end before its work was done: its budget is used up. What was answered is kept."""
+class BudgetError(FcjaxError):
+    """A run's budget is used up before its work is done. What was answered until then is kept."""

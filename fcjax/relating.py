@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from fcjax.errors import Fault, FcjaxError, InputError, OutputError, SettingsError, Stopped
+from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
 from fcjax.io.client import HOPELESS, Client, Estimate
-from fcjax.io.files import CaseRow, case_to_dict, read_cases
-from fcjax.io.files.objects import read_objects
+from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name, write_lines
 from fcjax.io.window import Window
 from fcjax.prompts import Failure, Prompt, Reply
@@ -101,7 +100,7 @@ class _Open:
         self._screen: Screen | None = None
         self._found: dict[int, list[Relation]] = {}
         self._expected: int | None = None  # jobs; None until the last one is known
-        if not case.status.failed and case.atoms is not None and case.contexts is not None:
+        if _is_ready(case):
             try:
                 self._agenda = Agenda.of(case, how.version)
             except InputError as error:
@@ -134,6 +133,11 @@ class _Open:
     def done(self) -> bool:
         return len(self._found) == self._expected
 
+    @property
+    def left_out(self) -> int:
+        """Pairs left out by screening, so far."""
+        return self._screen.left_out if self._screen else 0
+
     def finished(self, name: str, tally: Tally) -> Case:
         """The case with its relations in the order of the questions, and under `relate` what was done for them."""
         agenda, case = self._agenda, self.case
@@ -141,13 +145,12 @@ class _Open:
             relations = [relation for _, part in sorted(self._found.items()) for relation in part]
             failed = [relation for relation in relations if relation.status.failed]
             answered = [relation for relation in relations if not relation.status.failed]
-            screened = self._screen.left_out if self._screen else 0
             tally.pairs += len(relations)
             tally.types.update(str(relation.type) for relation in answered)
             tally.methods.update(str(relation.method) for relation in answered)
             tally.failed.update(relation.extra["reason"].partition(":")[0] for relation in failed)
             tally.given += len(case.relations or ())
-            tally.screened += screened
+            tally.screened += self.left_out
             tally.skipped.update(agenda.skipped.values())
             done = {
                 "model": name,
@@ -155,7 +158,7 @@ class _Open:
                 "style": self._how.model.style,
                 "asked": len(relations),
                 "failed": len(failed),
-                **({} if self._screen is None else {"screened": screened}),
+                **({} if self._screen is None else {"screened": self.left_out}),
                 **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
             }
             case = agenda.answered(relations)
@@ -171,14 +174,22 @@ def unusable(case: Case, *faults: Fault) -> Case:
 
 
 async def relate_cases(
-    cases: Iterable[Case], client: Client, how: Relating, window: int = 256, tally: Tally | None = None
+    cases: Iterable[Case],
+    client: Client,
+    how: Relating,
+    *,
+    window: int = 256,
+    tally: Tally | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> AsyncGenerator[Case, None]:
     """The cases with their relations, in order.
 
     At most `window` questions are being asked and at most `window` cases are open at once; prompts are made when their
-    turn comes. A case that lacks atoms or contexts, or has failed before, comes through as it is. Raises `Stopped`
-    where the budget is used up, and `SettingsError` where the endpoint turns every prompt away, in both cases after
-    the questions that were being asked have come to their end: their replies are paid for.
+    turn comes. A case that lacks atoms or contexts, or has failed before, comes through as it is. `progress` is told
+    how many more pairs are done, as they are.
+
+    Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint turns every prompt away,
+    in both cases after the questions that were being asked have come to their end: their replies are paid for.
     """
     tally = tally or Tally()
     room = asyncio.Semaphore(window)
@@ -208,6 +219,8 @@ async def relate_cases(
     try:
         async for job, relations in answers:
             job.case.take(job, relations)
+            if progress:
+                progress(len(relations) + (job.case.left_out if job.last else 0))
             while opened and opened[0].done:
                 case = opened.popleft()
                 if not end:
@@ -221,8 +234,8 @@ async def relate_cases(
 
 def _end_of_all(failure: Failure, client: Client) -> FcjaxError | None:
     """What ends the run where no other prompt would fare better: it would only write failures from here on."""
-    if failure.kind == "budget":
-        return Stopped(failure.reason)
+    if failure.kind in ("budget", "quota"):  # the run's own, or the account's
+        return BudgetError(failure.reason)
     stats = client.stats
     if failure.kind in HOPELESS and stats.answered == stats.cache_hits + stats.shared:
         return SettingsError(failure.reason)
@@ -232,8 +245,11 @@ def _end_of_all(failure: Failure, client: Client) -> FcjaxError | None:
 class Watch(Protocol):
     """Someone who looks on while a file is related."""
 
-    def begins(self, count: int, lacking: dict[int, str]) -> None:
-        """The input has `count` cases, of which some, by their place from 0, lack what relating needs."""
+    def begins(self, found: Outlook) -> None:
+        """The first look at the input is done."""
+
+    def pairs(self, count: int) -> None:
+        """So many more pairs have been asked about, or left out by screening."""
 
     def case(self, case: Case) -> None:
         """The next case is written."""
@@ -256,16 +272,17 @@ def relate_file(
     `relate_cases` raises.
     """
     how, tally = how or Relating(), Tally()
-    if os.fspath(out) != "-" and os.path.exists(out) and os.path.exists(source) and os.path.samefile(source, out):
-        raise OutputError(f"{display_name(out)}: is the input itself; name another file")
+    _check_place(source, out)
     with readable_twice(source) as path, asyncio.Runner() as runner:
-        count, lacking = _first_look(path, limit)
+        found = outlook(path, how.version, limit)
         if watch:
-            watch.begins(count, lacking)
+            watch.begins(found)
+        progress = watch.pairs if watch else None
 
         async def related() -> AsyncGenerator[Case, None]:
-            async with client, aclosing(relate_cases(_cases(path, limit), client, how, window, tally)) as stream:
-                async for case in stream:
+            cases = relate_cases(_cases(path, limit), client, how, window=window, tally=tally, progress=progress)
+            async with client, aclosing(cases):
+                async for case in cases:
                     yield case
 
         stream = related()
@@ -283,6 +300,19 @@ def relate_file(
     return tally
 
 
+def _check_place(source: Source, out: Source) -> None:
+    """Raise before any work where `out` cannot be written to."""
+    name = display_name(out)
+    if os.fspath(out) == "-":
+        return
+    if os.path.exists(out) and os.path.exists(source) and os.path.samefile(source, out):
+        raise OutputError(f"{name}: is the input itself; name another file")
+    folder = os.path.dirname(os.path.realpath(out))
+    if not os.access(folder, os.W_OK):
+        seen = "cannot be written to" if os.path.isdir(folder) else "does not exist"
+        raise OutputError(f"{name}: its folder {seen}; name a file in another one")
+
+
 async def _next(stream: AsyncIterator[Case]) -> Case | None:
     return await anext(stream, None)
 
@@ -298,45 +328,58 @@ def estimate_file(
     """What relating the first `limit` cases of a file would ask for. Repairs and votes come on top. Nothing is sent."""
     how = how or Relating()
     with readable_twice(source) as path:
-        _first_look(path, limit)
+        outlook(path, how.version, limit)
         opened = (_Open(case, how) for case in _cases(path, limit))
         prompts = (question.prompt() for one in opened for question in one.questions())
         return asyncio.run(client.estimate(prompts, count_tokens=count_tokens))
 
 
 def _cases(path: str, limit: int | None) -> Iterator[Case]:
-    return (_as_case(row) for row in islice(read_cases(path), limit))
+    return (row.case or unusable(Case(id=row.id), *row.faults) for row in islice(read_cases(path), limit))
 
 
-def _as_case(row: CaseRow) -> Case:
-    return row.case or unusable(Case(id=row.id), *row.faults)
+@dataclass(slots=True)
+class Outlook:
+    """What a first pass over a file found."""
+
+    cases: int = 0
+    pairs: int = 0  # to be asked about, before any screening
+    lacking: dict[int, str] = field(default_factory=dict)  # case (from 0) -> why nothing can be asked about it
 
 
-def _first_look(path: str, limit: int | None) -> tuple[int, dict[int, str]]:
-    """How many cases there are, and what those lack that cannot be asked about, by their place from 0."""
-    lacking: dict[int, str] = {}
+def outlook(path: str, version: Version, limit: int | None) -> Outlook:
+    """The outlook on the first `limit` cases of a file. Raises `InputError` where no case can be asked about."""
+    found = Outlook()
     first: Fault | None = None
-    count = 0
-    for count, item in enumerate(islice(read_objects(path), limit), 1):
-        lack = missing_before_relate(item.value)
-        if lack:
-            lacking[count - 1] = lack
-            first = first or item.located(Fault(lack), display_name(path))
-    if first is not None and len(lacking) == count:
-        more = f" (and so it is with {count - 1:,} other rows)" if count > 1 else ""
+    for row in islice(read_cases(path), limit):
+        faults = row.faults
+        if row.case is not None:
+            try:
+                faults = _lack(row.case)
+                found.pairs += sum(1 for _ in Agenda.of(row.case, version).pairs()) if _is_ready(row.case) else 0
+            except InputError as error:
+                faults = error.faults
+        if faults:
+            found.lacking[found.cases] = faults[0].message
+            first = first or replace(faults[0], file=display_name(path), line=row.line, case=row.id)
+        found.cases += 1
+    if first is not None and len(found.lacking) == found.cases:
+        others = found.cases - 1
+        more = f" (and so it is with {others:,} other row{'s' if others > 1 else ''})" if others else ""
         raise InputError(replace(first, message=first.message + more))
-    return count, lacking
+    return found
 
 
-def missing_before_relate(value: Any) -> str | None:
-    """Why nothing can be asked about a case, given as JSON; None where something can, or where it has failed before."""
-    if not isinstance(value, dict):
-        return "the row is no case"
-    if value.get("status") not in (None, "ok"):
-        return None
-    atoms, contexts = value.get("atoms"), value.get("contexts")
-    if atoms is None:
-        return "the case has no `atoms`: the stages atomize and retrieve are missing; add what they would find"
-    if contexts is None and atoms:
-        return "the case has atoms but no `contexts`: the stage retrieve is missing; add what it would find"
-    return None
+def _is_ready(case: Case) -> bool:
+    return not case.status.failed and case.atoms is not None and case.contexts is not None
+
+
+def _lack(case: Case) -> tuple[Fault, ...]:
+    """The stages that a case lacks before anything can be asked about it; nothing where it has failed before."""
+    if case.status.failed or _is_ready(case):
+        return ()
+    if case.atoms is None:
+        lack = "the case has no `atoms`: the stages atomize and retrieve are missing; add what they would find"
+    else:
+        lack = "the case has no `contexts`: the stage retrieve is missing; add what it would find"
+    return (Fault(lack),)

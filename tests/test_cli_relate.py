@@ -116,8 +116,8 @@ def test_failures_are_named(run, tmp_path, server):
     done = run(source, "-o", tmp_path / "out.jsonl")
     assert done.returncode == SOME_FAILED
     message = done.stderr.decode()
-    assert "1 of 2 cases come through as they are; case 2: the case has no `atoms`" in message
-    assert "case 'x', c0 to a0: no label can be read in 'cannot say'" in message
+    assert "1 of 2 cases cannot be asked about; case 2: the case has no `atoms`" in message
+    assert "case 'x', c0 to a0: unreadable: no label can be read in 'cannot say'" in message
     assert "1 failed" in done.stdout.decode()
 
 

@@ -312,6 +312,12 @@ def test_another_decoration_says_nothing_of_the_label():
     assert p_of("[neutral]", *rows) == pytest.approx(0.9)
 
 
+def test_a_special_token_without_text_does_not_count():
+    assert p_of("[neutral]", ("[", 0.6, {"": 0.4}), ("neutral", 0.9, {"": 0.05, "ent": 0.05}), ("]", 1.0, {})) == (
+        pytest.approx(0.54 / 0.57)
+    )
+
+
 def test_the_probability_is_that_of_the_label_that_was_read():
     rows = [("[", 1, {}), ("ent", 0.6, {"ne": 0.4}), ("ailment", 1, {}), ("]?", 1, {}), (" No: [", 1, {})]
     rows += [("neutral", 0.8, {"con": 0.2}), ("]", 1, {})]

@@ -11,7 +11,7 @@ import pytest
 from samples import SHARED
 from scripted_server import ScriptedServer, Weather
 
-from fcjax.errors import InputError, OutputError, SettingsError, Stopped
+from fcjax.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case, read_cases
@@ -130,7 +130,7 @@ def test_running_again_asks_nothing_twice(tmp_path, source):
 def test_a_run_that_stops_at_its_budget_is_gone_on_with(tmp_path, source):
     with ScriptedServer(judge) as server, Store.open(tmp_path / "store") as store:
         out = tmp_path / "out.jsonl"
-        with pytest.raises(Stopped, match="20 prompts"):
+        with pytest.raises(BudgetError, match="20 prompts"):
             relate_file(source, out, client_of(server, store=store, budget=Budget(prompts=20)))
         assert not out.exists()
         assert server.calls == 20
@@ -203,6 +203,10 @@ def test_a_file_in_which_nothing_can_be_related_is_an_error(tmp_path):
             relate_file(source, tmp_path / "out.jsonl", client_of(server))
         with pytest.raises(OutputError, match="is the input itself"):
             relate_file(source, source, client_of(server))
+        with pytest.raises(OutputError, match="its folder does not exist"):
+            relate_file(source, tmp_path / "nowhere" / "out.jsonl", client_of(server))
+        with pytest.raises(InputError, match="not JSON"):
+            relate_file(write(tmp_path / "bad.jsonl", "{not json"), tmp_path / "out.jsonl", client_of(server))
     assert server.calls == 0
 
 
@@ -221,7 +225,8 @@ def test_failures_are_counted_and_no_verdicts(tmp_path):
         assert [r["type"] for r in row["relations"]] == [None, None, "contradiction"]
         assert "no idea" in row["relations"][0]["reason"]
         assert row["relations"][1]["reason"].startswith("content_filter")
-        assert (tally.n_failed, tally.failed["content_filter"], row["relate"]["failed"]) == (2, 1, 2)
+        assert (tally.n_failed, row["relate"]["failed"]) == (2, 2)
+        assert tally.failed == {"unreadable": 1, "content_filter": 1}
         # Replayed as it was; asked again for what failed when it is run live.
         relate_file(source, tmp_path / "again.jsonl", client_of(server, store=store, replay=True))
         assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()

@@ -6,6 +6,7 @@ labels have spellings that begin with the same letter: one letter of a label tel
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -250,7 +251,7 @@ def probability(reply: Reply, found: Found) -> float | None:
             meant = _possible(before + text.removeprefix(lead))
             if meant == {found.label}:
                 same += own * p
-            elif len(meant) == 1 or (meant and own_text.startswith(text)):
+            elif len(meant) == 1 or (text and meant and own_text.startswith(text)):
                 others += own * p
         own *= chosen
         meant = _possible(whole[begin:end].decode(errors="replace"))
@@ -296,14 +297,15 @@ def _odds(token: Token) -> tuple[float | None, Mapping[str, float]]:
     return math.exp(min(chosen, 0.0)), odds
 
 
-def _possible(text: str) -> set[RelationType]:
+@functools.lru_cache(maxsize=4096)  # the same few tokens compete in every answer
+def _possible(text: str) -> frozenset[RelationType]:
     """The labels that a text may be the beginning of; all of them where it has no letters yet."""
     match = _BEGINNING.match(text)
     assert match  # it matches the empty text
     word = match["word"].lower()
     if match.end() < len(text):  # the word has ended
-        return {_LABELS[word]} if word in _LABELS else set()
-    return {label for spelling, label in _LABELS.items() if spelling.startswith(word)}
+        return frozenset({_LABELS[word]} if word in _LABELS else ())
+    return frozenset(label for spelling, label in _LABELS.items() if spelling.startswith(word))
 
 
 _BEGINNING: Final = re.compile(rf"(?:{_OPENERS}|\s)*(?P<word>[^\W\d_]*)")

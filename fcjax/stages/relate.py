@@ -243,7 +243,7 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
         return [_failed(pair, _reason(reply)) for pair in question.pairs]
     answers = question.read(reply)
     useless = [] if answers else [prompt]
-    why = f"no label can be read in {_shown(reply.text)}"
+    why = f"unreadable: no label can be read in {_shown(reply.text)}"
     for attempt in ("repair", "draw"):
         if missing := [i for i in range(len(question.pairs)) if i not in answers]:
             again = question.repair(prompt, reply, missing) if attempt == "repair" else _draw(prompt, 1)
