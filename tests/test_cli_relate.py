@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
+from random import Random
 
 import pytest
 from scripted_server import ScriptedServer
 from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
 from test_relating import case, judge, rows_in, write
+
+from fcjax.io.entries import unpack
 
 KEY = "sk-a-secret-nobody-may-see"
 
@@ -183,3 +188,40 @@ def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".out")) == [] or (
         signal_ is signal.SIGKILL
     )
+
+
+def stored(path):
+    """The questions that have a reply in a store, whatever process made it."""
+    with closing(sqlite3.connect(path)) as store:
+        rows = store.execute("SELECT asked FROM entries WHERE status = 'answered'").fetchall()
+    return {unpack(asked)["messages"][-1][1] for (asked,) in rows}
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_it_asks_nothing_again_and_ends_with_the_same_relations(server, tmp_path):
+    source = write(tmp_path / "in.jsonl", *(case(f"case {i}", 4, 4) for i in range(60)))
+    env = environment(server, tmp_path)
+    calm = fcjax("relate", source, "-o", tmp_path / "calm.jsonl", **env | {"FCJAX_STORE": str(tmp_path / "calm")})
+    assert calm.returncode == OK
+    server.asked.clear()
+    server.answered.clear()
+    server.delay = 0.02
+    command = [SCRIPT, "relate", source, "-o", tmp_path / "out.jsonl", "--concurrency", "4"]
+    random = Random(4)
+    kept = {}  # question with a reply -> calls for it until then
+    for _ in range(20):
+        process = subprocess.Popen(command, env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        begun, calls = time.monotonic(), server.answered.total() + random.randrange(40)
+        while server.answered.total() < calls and process.poll() is None:
+            time.sleep(0.002)
+            assert time.monotonic() - begun < 30
+        process.kill()
+        process.wait()
+        assert all(server.asked[question] == count for question, count in kept.items())
+        if (tmp_path / "store.sqlite").exists():
+            kept |= {question: server.asked[question] for question in stored(tmp_path / "store.sqlite") - kept.keys()}
+    server.delay = 0
+    assert fcjax(*command[1:], **env).returncode == OK
+    assert all(server.asked[question] == count for question, count in kept.items())
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
+    assert len(kept) > 100
