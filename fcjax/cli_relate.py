@@ -62,7 +62,10 @@ again, and nothing is asked twice. `fcjax doctor` says what an endpoint can do. 
     help="The probability of an answer without logprobs and votes. [default: 0.9]",
 )
 @click.option(
-    "--screen", type=click.FloatRange(0, 1), metavar="T", help="Leave out pairs that share less than T of their words."
+    "--screen",
+    type=click.FloatRange(0, 1),
+    metavar="T",
+    help="Leave out pairs that share less than T of the target's telling words; 0.1 is cautious. [default: ask all]",
 )
 @click.option(
     "--template", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Another wording of the prompts."
