@@ -186,7 +186,7 @@ class Client:
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
     ) -> Estimate:
-        """What asking `prompts` would take; nothing is sent. Four bytes are a token unless `count_tokens` knows better."""
+        """What asking `prompts` would take; nothing is sent. `count_tokens` is four bytes each by default."""
         seen: set[int] = set()
         total = stored = prompt_tokens = completion_tokens = 0
         for total, given in enumerate(prompts, 1):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 import sqlite3
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import aclosing
@@ -550,3 +553,13 @@ def test_memory_is_flat():
 
     counts = asyncio.run(go())
     assert abs(counts[15_000] - counts[5_000]) < 200
+
+
+@pytest.mark.slow
+def test_benchmark_runs(root, tmp_path):
+    script = str(root / "benchmarks" / "client.py")
+    few = ["--prompts", "60", "--litellm", "0", "--memory", "200", "--runs", "1", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, script, *few], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "client_full" in done.stdout
+    (result,) = tmp_path.glob("*-client-*.json")
+    assert json.loads(result.read_text())["speed"]["client_full"]["prompts_per_s"] > 0
