@@ -22,17 +22,20 @@ from time import perf_counter, process_time
 from typing import Any
 
 import aiohttp
-import machine
 import orjson
 
-from fcjax.io.client import Client
-from fcjax.io.endpoint import Endpoint
-from fcjax.io.http import request_body
-from fcjax.io.pacing import Budget, RateLimit
-from fcjax.io.store import Store
-from fcjax.prompts import Prompt, Reply
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # this folder's modules
+
+import machine  # noqa: E402
+
+from fcjax.io.client import Client  # noqa: E402
+from fcjax.io.endpoint import Endpoint  # noqa: E402
+from fcjax.io.http import request_body  # noqa: E402
+from fcjax.io.pacing import Budget, RateLimit  # noqa: E402
+from fcjax.io.store import Store  # noqa: E402
+from fcjax.prompts import Prompt, Reply  # noqa: E402
+
 SERVER = HERE.parent / "tests" / "scripted_server.py"
 TEXT = "The premise states the same fact in other words, so the hypothesis follows. [Entailment]"
 PREMISE = "The quick brown fox jumps over the lazy dog near the bank of the river. " * 12  # a context of 860 characters
