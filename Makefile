@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := --constraint constraints.txt
 READY := $(VENV)/ready
 BENCH_READY := $(VENV)/bench-ready
+SERVERS := $(VENV)/servers
+SERVERS_READY := $(SERVERS)/ready
 RESULTS := demo-results.jsonl
 
 # A folder named io stands in the root: keep the root off the path of every Python that starts here.
@@ -43,6 +45,12 @@ $(BENCH_READY): $(READY)
 	@$(PIP) install --quiet $(PINNED) --no-build-isolation --editable '.[bench]'
 	@touch $@
 
+$(SERVERS_READY): $(READY) tests/servers.txt
+	@echo "== Installing real model servers for the tests into $(SERVERS): some minutes and 1 GB, the first time only"
+	@$(BIN)/python -m venv --clear $(SERVERS)
+	@$(SERVERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement tests/servers.txt
+	@touch $@
+
 # Some of the examples are there to show what a failure looks like, so exit code 1 (some cases failed) is expected.
 demo: $(READY)
 	@echo "== Scoring examples/cases.jsonl"
@@ -50,14 +58,14 @@ demo: $(READY)
 	@$(BIN)/fcjax score examples/cases.jsonl -o $(RESULTS) || [ $$? -eq 1 ]
 	@echo "== Done. One line of JSON a case is in $(RESULTS); README.md says how to read it."
 
-test: $(READY)
+test: $(READY) $(SERVERS_READY)
 	@echo "== Compiling the kernels: about a minute, the first time only"
 	@PYTHONPATH=tests $(BIN)/python tests/compile_kernels.py
 	@echo "== Running all tests"
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist loadgroup
 
 quick: $(READY)
-	@$(BIN)/pytest -n 2 -m 'not slow'
+	@$(BIN)/pytest -n 2 --dist loadgroup -m 'not slow'
 
 lint: $(READY)
 	@echo "== Checking style and format"
