@@ -49,8 +49,8 @@ def most_probable(
         [row if good else None for row, good in zip(rows, ok, strict=True)],
     )
     whole = reduce.keep_all(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
-    widest = limits.width("tight")
-    steps = plan.plan(table.node_ptr, table.factor_ptr, whole, limits.restarts, widest)
+    widest = limits.affordable
+    steps = plan.plan(table.node_ptr, table.factor_ptr, whole, limits.restarts, widest, np.ones(len(table), bool))
     chosen = (steps.width <= widest) & (steps.cost <= limits.entries())
     best, state = sweep_max.sweep(steps, layout.weigh(steps, table.node_ptr, whole), chosen)
     found = []

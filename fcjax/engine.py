@@ -11,17 +11,17 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from fcjax.clash import describe_clash, satisfiable
 from fcjax.errors import FcjaxError, SettingsError
 from fcjax.graph import FactGraph
-from fcjax.kernels import layout, minibucket, plan, reduce, sweep_cpu, sweep_log
+from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log
 from fcjax.limits import Limits, workers
 from fcjax.posterior import Posteriors, Solution
-from fcjax.records import Status
+from fcjax.records import EPS, Status
 from fcjax.table import GraphTable
 from fcjax.wide import Effort, condition, interval
 
@@ -30,6 +30,7 @@ Method = Literal["wmb"]
 Evidence = Mapping[str, bool]
 
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
+AFFORDED = 300  # rows of a search after which elimination is cheaper, where it can be afforded
 HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
 OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
@@ -152,30 +153,18 @@ def _solve(
             _fail(bounded, g, Status.INVALID_INPUT, reason)
         clock.mark("bound")
         return bounded
-    widest = limits.width(effort)
-    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest)
+    widest = limits.affordable if pairs else limits.width(effort)
+    everyone = np.ones(len(table), bool)
+    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest, everyone)
     clock.mark("plan")
-    weights = layout.weigh(steps, table.node_ptr, reduced)
-    if pairs:
-        weights.wanted[:] = True
-    clock.mark("pack")
     exact = (steps.width <= widest) & (steps.cost <= limits.entries())
-    log_z, p, joint, held = _sweep(backend, steps, weights, exact)
-    inconsistent = np.zeros(len(table), bool)
-    for g in np.flatnonzero(~held).tolist():
-        inconsistent[g] = not satisfiable(graphs[g], observed[g])
-    log_z[inconsistent] = -np.inf
-    if not (held | inconsistent).all():
-        sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, p, joint)
-    clock.mark("sweep")
-    p, joint = layout.carry_back(steps, table.node_ptr, reduced, weights.wanted, p, joint)
-    reduce.restore(table.node_ptr, reduced, np.flatnonzero(exact), p, joint)
+    p, joint = np.empty(table.node_ptr[-1]), np.empty((len(reduced.tail), 4))
     solution = Solution(
         node_ptr=table.node_ptr.tolist(),
         p=p,
         lower=None if exact.all() else p.copy(),
         upper=None if exact.all() else p.copy(),
-        log_z=log_z + reduced.log_z,
+        log_z=np.zeros(len(table)),
         width=np.maximum(steps.width, reduced.width),
         status=[Status.OK] * len(table),
         method=["exact"] * len(table),
@@ -184,12 +173,9 @@ def _solve(
         rows=(np.diff(steps.step_ptr) > 0).astype(np.int64),
         cutset=np.zeros(len(table), np.int32),
     )
-    broken = np.isnan(solution.log_z) | (solution.log_z == np.inf)
-    for g in np.flatnonzero(exact & broken).tolist():
-        _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
-    for g in np.flatnonzero(exact & (solution.log_z == -np.inf)).tolist():
-        _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed[g]))
-    clock.mark("back")
+    chunk = _Chunk(graphs, observed, table, reduced, joint, solution)
+    _eliminate(chunk, steps, exact, backend, pairs, clock)
+    unproved = np.zeros(len(table), bool)
     for g in np.flatnonzero(~exact).tolist():
         if not satisfiable(graphs[g], observed[g]):
             _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed[g]))
@@ -197,8 +183,13 @@ def _solve(
             seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
             _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
         else:
-            _condition(solution, g, table, reduced, effort, limits, joint)
+            unproved[g] = not _condition(chunk, g, effort, limits)
     clock.mark("condition")
+    if unproved.any() and limits.affordable > widest and effort != "fast":
+        steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.affordable, unproved)
+        clock.mark("plan")
+        exact = unproved & (steps.width <= limits.affordable) & (steps.cost <= limits.entries())
+        _eliminate(chunk, steps, exact, backend, pairs, clock)
     if pairs:
         solution = replace(
             solution,
@@ -210,6 +201,57 @@ def _solve(
     for g, reason in invalid.items():
         _fail(solution, g, Status.INVALID_INPUT, reason)
     return solution
+
+
+class _Chunk(NamedTuple):
+    """What one worker has at hand."""
+
+    graphs: Sequence[FactGraph]
+    observed: Sequence[Evidence]
+    table: GraphTable
+    reduced: reduce.Reduced
+    joint: np.ndarray  # [E + V, 4] float64: joint posteriors by edge
+    solution: Solution
+
+
+def _eliminate(
+    chunk: _Chunk, steps: plan.Steps, exact: np.ndarray, backend: Backend, pairs: bool, clock: _Clock
+) -> None:
+    """Fill the rows `exact [G]` by elimination along `steps`."""
+    graphs, observed, table, reduced, joint, solution = chunk
+    weights = layout.weigh(steps, table.node_ptr, reduced)
+    if pairs:
+        weights.wanted[:] = True
+    clock.mark("pack")
+    log_z, by_step, by_arc, held = _sweep(backend, steps, weights, exact)
+    inconsistent = np.zeros(len(table), bool)
+    for g in np.flatnonzero(~held).tolist():
+        inconsistent[g] = not satisfiable(graphs[g], observed[g])
+    log_z[inconsistent] = -np.inf
+    if not (held | inconsistent).all():
+        sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, by_step, by_arc)
+    clock.mark("sweep")
+    rows = np.flatnonzero(exact)
+    layout.carry_back(
+        steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint
+    )
+    reduce.restore(table.node_ptr, reduced, rows, solution.p, joint)
+    solution.log_z[rows] = log_z[rows] + reduced.log_z[rows]
+    for g in rows[solution.gap[rows] != 0].tolist():  # searched in vain before
+        solution.method[g], solution.status[g] = "exact", Status.OK
+        solution.gap[g], solution.cutset[g] = 0.0, 0
+        solution.width[g] = max(steps.width[g], reduced.width[g])
+        solution.rows[g] += 1
+        solution.reason.pop(g, None)
+    if solution.lower is not None and solution.upper is not None:
+        for g in rows.tolist():
+            mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
+            solution.lower[mine] = solution.upper[mine] = solution.p[mine]
+    for g in rows[np.isnan(solution.log_z[rows]) | (solution.log_z[rows] == np.inf)].tolist():
+        _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
+    for g in rows[solution.log_z[rows] == -np.inf].tolist():
+        _fail(solution, g, Status.INCONSISTENT, describe_clash(graphs[g], observed[g]))
+    clock.mark("back")
 
 
 def _bound(
@@ -255,19 +297,20 @@ def _bound(
     return solution
 
 
-def _condition(
-    solution: Solution,
-    g: int,
-    table: GraphTable,
-    reduced: reduce.Reduced,
-    effort: Effort,
-    limits: Limits,
-    joint: np.ndarray,
-) -> None:
-    """Fill row g of a wide graph."""
+def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits) -> bool:
+    """Fill row g of a wide graph; returns whether what `effort` asks for was found.
+
+    Where elimination could still be afforded, the search takes its place: it ends early, and as close to the truth.
+    """
+    table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
     assert solution.lower is not None
     assert solution.upper is not None
-    found = condition(g, table, reduced, effort, limits, solution.p, joint)
+    tail, widest = limits.tail, limits.width(effort)
+    if solution.width[g] <= limits.affordable + plan.GAIN and limits.affordable > widest and effort == "tight":
+        tail = min(tail, EPS / 10)
+    if solution.width[g] <= limits.affordable and limits.affordable > widest:
+        limits = replace(limits, rows=min(limits.rows, AFFORDED))
+    found = condition(g, table, reduced, effort, limits, tail, solution.p, joint)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
     solution.rows[g], solution.cutset[g] = found.rows, found.cutset
     solution.log_z[g] = found.log_z + reduced.log_z[g]
@@ -280,7 +323,7 @@ def _condition(
             solution,
             g,
             Status.TOO_WIDE,
-            f"induced width {solution.width[g]}, over {limits.width(effort)} (exact_width), and a gap of "
+            f"induced width {solution.width[g]}, over {widest} (exact_width), and a gap of "
             f"{found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}; raise `rows`, `seconds`, "
             f"`cutset_width`, or `exact_width` with `memory`",
         )
@@ -288,6 +331,7 @@ def _condition(
         solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
     elif effort == "tight" and found.excess > limits.tail:
         solution.reason[g] = f"the proof stopped at a gap of {found.excess:.2g} after {found.rows} rows"
+    return found.excess <= tail or (effort == "label" and search.all_certain(solution.p[mine], found.excess))
 
 
 def _sweep(

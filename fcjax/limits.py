@@ -8,7 +8,9 @@ from functools import cache
 
 from fcjax.errors import SettingsError
 
-EXACT_WIDTH = {"tight": 21, "label": 14, "fast": 12}
+EXACT_WIDTH = {"tight": 16, "label": 14, "fast": 10}  # where elimination costs about what a proof or an estimate does
+CUTSET_WIDTH = {"tight": 10, "label": 10, "fast": 8}
+AFFORDABLE_WIDTH = 21  # elimination takes a fraction of a second
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,12 +20,12 @@ class Limits:
     Raises `SettingsError` for values outside of what is allowed.
     """
 
-    exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the effort
+    exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the cost
     memory: int | None = None  # bytes for the tables of one graph; by default an eighth of the free memory a worker
     rows: int = 1000  # sweeps that a proof may take, tightening steps included
     seconds: float | None = None  # time that a proof may take
     tail: float = 1e-3  # open mass over solved mass at which a proof is finished
-    cutset_width: int = 10  # width to which a cutset brings a wide graph
+    cutset_width: int | None = None  # width to which a cutset brings a wide graph; by the effort
     assignments: int = 16  # assignments that effort `fast` solves
     restarts: int = 64  # elimination orders tried for a wide graph, at most
 
@@ -44,8 +46,17 @@ class Limits:
                 raise SettingsError(f"{name} is {value!r}; allowed: {allowed}")
 
     def width(self, effort: str) -> int:
-        """The width up to which elimination is exact: where it costs about what a proof would, for that effort."""
+        """The width up to which a graph is eliminated at once."""
         return EXACT_WIDTH[effort] if self.exact_width is None else self.exact_width
+
+    @property
+    def affordable(self) -> int:
+        """The width up to which a graph is eliminated where nothing cheaper does."""
+        return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
+
+    def rest_width(self, effort: str) -> int:
+        """The width to which a cutset brings a wide graph."""
+        return min(self.width(effort), self.cutset_width or CUTSET_WIDTH[effort])
 
     def entries(self) -> float:
         """Table entries of 8 bytes that one graph may take."""

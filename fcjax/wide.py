@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +18,7 @@ BUDGET = 3e9  # table entries that one graph may cost where no time is set: some
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
 NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
 SLICE = 64  # rows between two looks at the clock
+HARD, WIDER = 8.0, 4  # a root whose bound is so many nats too high is searched with a rest so much wider
 
 
 def condition(
@@ -25,10 +27,11 @@ def condition(
     reduced: reduce.Reduced,
     effort: Effort,
     limits: Limits,
+    tail: float,
     p: np.ndarray,
     joint: np.ndarray,
 ) -> search.Found:
-    """Search the assignments of a cutset of graph g, as far as `effort` and `limits` allow.
+    """Search the assignments of a cutset of graph g until R / L < `tail`, as far as `effort` and `limits` allow.
 
     Writes P(true) among the solved assignments to graph g's part of `p [V]`, and its joint posteriors to `joint`; the
     result says how much was left open.
@@ -36,13 +39,17 @@ def condition(
     began = perf_counter()
     core, variables, wanted, scale = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
-    target = min(limits.cutset_width, limits.width(effort))
-    fit = int(8 * limits.entries() / (len(variables) + NODE_BYTES))
-    state, work, belief = search.prepare(core, wanted, target, limits.restarts, min(limits.rows, max(2, fit)))
-    rows = len(state.depth) - search.SPARE
-    if limits.seconds is None:
-        rows = int(min(rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
+    fit = max(2, int(8 * limits.entries() / (len(variables) + NODE_BYTES)))
 
+    def prepare(target: int) -> tuple[Any, Any, np.ndarray, int]:
+        state, work, belief = search.prepare(core, wanted, target, limits.restarts, min(limits.rows, fit))
+        rows = len(state.depth) - search.SPARE
+        if limits.seconds is None:
+            rows = int(min(rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
+        return state, work, belief, rows
+
+    target = limits.rest_width(effort)
+    state, work, belief, rows = prepare(target)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
 
     def write(excess: float) -> search.Found:
@@ -59,19 +66,25 @@ def condition(
         return write(np.inf)
     believed = state.state[0].copy()
     search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
-    tail, labels = limits.tail, effort == "label"
+    if limits.cutset_width is None and search.excess(state) > math.exp(HARD):
+        spent = state.scalar[search.ROWS]
+        state, work, belief, rows = prepare(target + WIDER)
+        believed = state.state[0].copy()
+        search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
+        state.scalar[search.ROWS] += spent
+    until_tail, labels = tail, effort == "label"
     while True:
         spent = int(state.scalar[search.ROWS])
         until = rows if limits.seconds is None else min(rows, spent + SLICE)
-        excess = search.advance(core, state, work, wanted, believed, until, tail, labels)
+        excess = search.advance(core, state, work, wanted, believed, until, until_tail, labels)
         found = write(excess)
         late = limits.seconds is not None and perf_counter() - began > limits.seconds
-        if late or found.rows + 2 > rows or excess <= limits.tail or not state.scalar[search.HEAP]:
+        if late or found.rows + search.LANES > rows or excess <= tail or not state.scalar[search.HEAP]:
             return found
         if effort == "label" and search.all_certain(p[mine], excess):
             return found
-        if found.rows + 2 <= until:  # the core is certain, but not all that hangs on it
-            tail, labels = max(limits.tail, excess / 4), False
+        if found.rows + search.LANES <= until:  # the core is certain, but not all that hangs on it
+            until_tail, labels = max(tail, excess / 4), False
 
 
 def interval(p: np.ndarray, excess: float) -> tuple[np.ndarray, np.ndarray]:

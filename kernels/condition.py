@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from fcjax.kernels import plan, sweep_cpu, sweep_log
+from fcjax.kernels import plan, sweep_lanes, sweep_log
 from fcjax.kernels.cutset import CLAMP, log_weight
 from fcjax.kernels.logspace import log_add
 
+LANES = sweep_lanes.LANES
 SAFE = 600.0  # nats of range that a float64 table certainly holds
 
 # entries of `Search.scalar`
@@ -31,9 +32,8 @@ class Search(NamedTuple):
     cut: np.ndarray  # [D] int64: the cutset, in the order of branching
     place: np.ndarray  # [K] int64: step of a variable of the rest, or -1 - its rank in the cutset
     steps: plan.Steps  # of the rest; its edges are the core's
-    arc: np.ndarray  # [A, 4] float64: weights of the rest, scaled to a largest entry of 1
-    arc_scale: np.ndarray  # [A] float64
-    log_arc: np.ndarray  # [A, 4] float64
+    program: sweep_lanes.Program  # of the rest
+    log_arc: np.ndarray  # [A, 4] float64: weights of the rest
     arc_range: float  # nats between the least and the largest entry, summed over the arcs; inf with zeros
     logit: np.ndarray  # [2 M] float64: unnormalised log weights w, by arc of the cutset variable
     shift: np.ndarray  # [2 M] float64: d
@@ -86,7 +86,7 @@ def start(core, cut, order, belief, message, nodes):
             logit[k] = math.log(abs(t[0] + t[3] - t[1] - t[2]) + 1e-3)
             shift[k] = message[k]
     search = Search(
-        cut, where, steps, arc, scale, log_arc, spread, logit, shift, np.zeros((nodes, len(cut)), np.int8),
+        cut, where, steps, sweep_lanes.lay(steps, arc, scale), log_arc, spread, logit, shift, np.zeros((nodes, len(cut)), np.int8),
         np.zeros(nodes, np.int32), np.empty(nodes), np.empty(nodes, np.int64), np.zeros(count), np.zeros((edges, 4)),
         np.zeros(7),
     )  # fmt: skip
@@ -97,42 +97,42 @@ def start(core, cut, order, belief, message, nodes):
 
 
 class Workspace(NamedTuple):
-    """What one sweep of the rest takes, made once a search."""
+    """What the sweeps of the rest take and give, for `LANES` rows; made once a search."""
 
-    unary: np.ndarray  # [R, 2] float64: log unaries of the row at hand
+    state: np.ndarray  # [LANES, D] int8: assignments of the rows at hand
+    unary: np.ndarray  # [LANES, R, 2] float64: log unaries of the rows
     cut_unary: np.ndarray  # [D, 2] float64: of the unassigned cutset variables
-    p: np.ndarray  # [R] float64
-    joint: np.ndarray  # [A, 4] float64
+    constant: np.ndarray  # [LANES] float64: logarithms of what is left over beside the rest
+    log_z: np.ndarray  # [LANES] float64: of the rest
+    held: np.ndarray  # [LANES] bool
+    p: np.ndarray  # [LANES, R] float64
+    joint: np.ndarray  # [LANES, A, 4] float64
     wanted: np.ndarray  # [A] bool
     nothing: np.ndarray  # [A] bool, all False
-    stack: np.ndarray
-    one: np.ndarray
-    two: np.ndarray
-    lanes: np.ndarray
-    offsets: np.ndarray
+    lanes: sweep_lanes.Workspace
 
 
 @njit(cache=True, nogil=True)
 def workspace(search, wanted):
     """`wanted [M]` says whose joint posteriors are asked for."""
     rest, arcs = len(search.steps.variable), len(search.steps.arc_to)
-    width = search.steps.width[0]
-    half = sweep_cpu.half_size(width)
     chosen = np.empty(arcs, np.bool_)
     for k in range(arcs):
         chosen[k] = wanted[search.steps.arc_edge[k]]
     return Workspace(
-        np.empty((rest, 2)), np.empty((len(search.cut), 2)), np.empty(rest), np.empty((arcs, 4)), chosen,
-        np.zeros(arcs, np.bool_), np.empty(np.int64(search.steps.cost[0]) + 1), np.empty(1 << width),
-        np.empty(1 << width), np.empty((8, half)), np.empty((2, half), np.int64),
+        np.empty((LANES, len(search.cut)), np.int8), np.empty((LANES, rest, 2)), np.empty((len(search.cut), 2)),
+        np.empty(LANES), np.empty(LANES), np.empty(LANES, np.bool_), np.empty((LANES, rest)),
+        np.empty((LANES, arcs, 4)), chosen, np.zeros(arcs, np.bool_), sweep_lanes.workspace(search.program),
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def assign(core, search, work, state, depth):
-    """Fold the first `depth` cutset variables into their neighbours' unaries; returns the log of what is left over."""
+def assign(core, search, work, lane, depth):
+    """Fold the first `depth` cutset variables of a row into their neighbours' unaries, and what is left over into
+    `work.constant`."""
+    state, unary = work.state[lane], work.unary[lane]
     for i in range(len(search.steps.variable)):
-        work.unary[i] = core.unary[search.steps.variable[i]]
+        unary[i] = core.unary[search.steps.variable[i]]
     for i in range(len(search.cut)):
         work.cut_unary[i] = core.unary[search.cut[i]]
     constant = 0.0
@@ -142,42 +142,60 @@ def assign(core, search, work, state, depth):
         for k in range(core.row[v], core.row[v + 1]):
             at = search.place[core.column[k]]
             if at >= 0:
-                work.unary[at, 0] += log_weight(core, k, v, z, 0)
-                work.unary[at, 1] += log_weight(core, k, v, z, 1)
+                unary[at, 0] += log_weight(core, k, v, z, 0)
+                unary[at, 1] += log_weight(core, k, v, z, 1)
             elif -1 - at > i:
                 work.cut_unary[-1 - at, 0] += log_weight(core, k, v, z, 0)
                 work.cut_unary[-1 - at, 1] += log_weight(core, k, v, z, 1)
-    return constant
+    work.constant[lane] = constant
 
 
 @njit(cache=True, nogil=True)
-def sweep_rest(search, work, wanted, marginals):
-    """log Z of the rest under `work.unary`; with `marginals` also `work.p` and `work.joint` of the `wanted` arcs."""
-    rest = len(search.steps.variable)
-    spread = search.arc_range
-    for i in range(rest):
-        spread += abs(work.unary[i, 1] - work.unary[i, 0])
-    backward = marginals or not spread < SAFE
-    log_z, held = sweep_cpu.sweep_row(
-        search.steps, 0, rest, search.arc, search.arc_scale, work.unary, wanted, work.p, work.joint, work.stack,
-        work.one, work.two, work.lanes, work.offsets, backward,
-    )  # fmt: skip
-    if not held:
-        log_z = sweep_log.sweep_row(search.steps, 0, rest, search.log_arc, work.unary, wanted, work.p, work.joint)
-    return log_z
+def sweep_rest(search, work, rows, wanted, marginals):
+    """Sweep the first `rows` rows: `work.log_z`, with `marginals` also `work.p` and `work.joint` of the `wanted` arcs.
+
+    A row that the number format does not hold is swept again in logarithms. Only the way back can tell; it is left out
+    without `marginals` where the factors' range is certainly held.
+    """
+    lanes = work.lanes
+    back = marginals
+    for lane in range(rows):
+        spread = search.arc_range
+        for i in range(len(search.steps.variable)):
+            spread += abs(work.unary[lane, i, 1] - work.unary[lane, i, 0])
+        back = back or not spread < SAFE
+    sweep_lanes.sweep(search.program, work.unary, rows, back, lanes, work.log_z, work.held)
+    if back:
+        sweep_lanes.sweep_back(search.program, work.unary, rows, lanes, wanted, work.p, work.joint, work.held)
+    for lane in range(rows):
+        if not work.held[lane]:
+            work.log_z[lane] = sweep_log.sweep_row(
+                search.steps, 0, len(search.steps.variable), search.log_arc, work.unary[lane], wanted, work.p[lane],
+                work.joint[lane],
+            )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def solve(core, search, work, wanted, state):
-    """Solve a full assignment exactly and add it to the sums."""
-    scalar = search.scalar
-    constant = assign(core, search, work, state, len(search.cut))
-    scalar[SOLVED] += 1
-    if constant == -math.inf:
-        return
-    log_z = sweep_rest(search, work, work.wanted, True) + constant
-    if log_z == -math.inf:
-        return
+def solve(core, search, work, wanted, rows):
+    """Solve the full assignments in the first `rows` rows of `work.state` exactly, and add them to the sums."""
+    count = 0
+    for lane in range(rows):
+        if lane > count:
+            work.state[count] = work.state[lane]
+        assign(core, search, work, count, len(search.cut))
+        count += work.constant[count] > -math.inf
+    search.scalar[SOLVED] += rows
+    sweep_rest(search, work, count, work.wanted, True)
+    for lane in range(count):
+        if work.log_z[lane] > -math.inf:
+            _add(core, search, work, wanted, lane)
+
+
+@njit(cache=True, nogil=True)
+def _add(core, search, work, wanted, lane):
+    """Add a solved row to the sums."""
+    scalar, state, p, joint = search.scalar, work.state[lane], work.p[lane], work.joint[lane]
+    log_z = work.log_z[lane] + work.constant[lane]
     if log_z > scalar[REFERENCE] or scalar[LOG_L] == -math.inf:  # the first one is the reference, however small
         scale = math.exp(min(700.0, scalar[REFERENCE] - log_z))
         search.mass[:] *= scale
@@ -189,14 +207,14 @@ def solve(core, search, work, wanted, state):
     for i in range(len(search.cut)):
         search.mass[search.cut[i]] += share * state[i]
     for i in range(len(search.steps.variable)):
-        search.mass[search.steps.variable[i]] += share * work.p[i]
+        search.mass[search.steps.variable[i]] += share * p[i]
     for k in range(len(search.steps.arc_to)):
         if work.wanted[k]:
             e, flip = search.steps.arc_edge[k], search.steps.arc_flipped[k]
-            search.joint[e, 0] += share * work.joint[k, 0]
-            search.joint[e, 3] += share * work.joint[k, 3]
-            search.joint[e, 1] += share * work.joint[k, 2 if flip else 1]
-            search.joint[e, 2] += share * work.joint[k, 1 if flip else 2]
+            search.joint[e, 0] += share * joint[k, 0]
+            search.joint[e, 3] += share * joint[k, 3]
+            search.joint[e, 1] += share * joint[k, 2 if flip else 1]
+            search.joint[e, 2] += share * joint[k, 1 if flip else 2]
     for i in range(len(search.cut)):
         v = search.cut[i]
         for k in range(core.row[v], core.row[v + 1]):
@@ -207,6 +225,6 @@ def solve(core, search, work, wanted, state):
             if at < 0 and -1 - at < i:
                 continue  # counted at the other end
             for x in range(2):
-                true = work.p[at] if at >= 0 else np.float64(state[-1 - at])
+                true = p[at] if at >= 0 else np.float64(state[-1 - at])
                 q = true if x == 1 else 1.0 - true
                 search.joint[e, 2 * state[i] + x if core.tail[e] == v else 2 * x + state[i]] += share * q

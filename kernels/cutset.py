@@ -117,12 +117,12 @@ def choose(core, ranking, target, restarts):
         middle = (low + high) // 2
         removed[:] = False
         removed[ranking[:middle]] = True
-        _, width, _ = plan.search(count, core.row, core.column, removed, 1, order)
+        _, width, _ = plan.search(count, core.row, core.column, removed, 1, target, order)
         if width <= target:
             high = middle
         else:
             low = middle + 1
     removed[:] = False
     removed[ranking[:high]] = True
-    steps, width, _ = plan.search(count, core.row, core.column, removed, restarts, order)
+    steps, width, _ = plan.search(count, core.row, core.column, removed, restarts, target, order)
     return high, order[:steps].copy(), width

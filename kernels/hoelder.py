@@ -17,12 +17,13 @@ import math
 import numpy as np
 from numba import njit
 
-from fcjax.kernels.condition import LOG_L, ROWS, assign, sweep_rest
+from fcjax.kernels.condition import ROWS, assign, sweep_rest
 from fcjax.kernels.cutset import log_weight
 from fcjax.kernels.logspace import log_add
 
 FLOOR = -60.0  # log weights are raised to this, which keeps the bounds upper bounds and everything finite
 RATE = 0.05  # of Adam
+STRIDE, WORTH = 5, 0.5  # tightening goes on while so many steps gain so many nats
 MARGIN = 1e-9  # by which bounds are rounded up, against rounding errors
 
 
@@ -54,8 +55,9 @@ def _base(core, search, work, i, depth):
 
 
 @njit(cache=True, nogil=True)
-def _shatter(core, search, work, depth):
-    """Sum out the unassigned cutset variables by Hoelder's inequality, last first; returns a log constant."""
+def _shatter(core, search, work, lane, depth):
+    """Sum out a row's unassigned cutset variables by Hoelder's inequality, last first."""
+    unary = work.unary[lane]
     constant = 0.0
     for i in range(len(search.cut) - 1, depth - 1, -1):
         v = search.cut[i]
@@ -75,21 +77,32 @@ def _shatter(core, search, work, depth):
                     (max(log_weight(core, k, v, 1, x), FLOOR) - search.shift[k]) / w + base1,
                 )
                 if at >= 0:
-                    work.unary[at, x] += message
+                    unary[at, x] += message
                 else:
                     work.cut_unary[-1 - at, x] += message
-    return constant
+    work.constant[lane] += constant
 
 
 @njit(cache=True, nogil=True)
-def upper(core, search, work, state, depth):
-    """The log upper bound of a node."""
-    constant = assign(core, search, work, state, depth)
-    if constant == -math.inf:
-        return constant
-    constant += _shatter(core, search, work, depth)
-    log_z = sweep_rest(search, work, work.nothing, False)
-    return log_z + constant + MARGIN * (1.0 + abs(log_z + constant))
+def upper(core, search, work, rows, depth):
+    """The log upper bounds, in `work.log_z`, of the nodes in the first `rows` rows of `work.state`, all of one `depth`.
+
+    A bound that is not a number comes out as inf.
+    """
+    for lane in range(rows):
+        assign(core, search, work, lane, depth)
+        if work.constant[lane] > -math.inf:
+            _shatter(core, search, work, lane, depth)
+        else:
+            work.unary[lane] = 0.0  # nothing to be swept for
+    sweep_rest(search, work, rows, work.nothing, False)
+    for lane in range(rows):
+        if work.constant[lane] == -math.inf:
+            work.log_z[lane] = -math.inf
+        else:
+            bound = work.log_z[lane] + work.constant[lane]
+            bound += MARGIN * (1.0 + abs(bound))
+            work.log_z[lane] = math.inf if math.isnan(bound) else bound
 
 
 @njit(cache=True, nogil=True)
@@ -104,25 +117,25 @@ def tighten(core, search, work, most):
     gradient = np.zeros((2, arcs))
     slope = np.zeros((len(core.unary), 2))
     best, best_logit, best_shift = math.inf, search.logit.copy(), search.shift.copy()
-    last, state = math.inf, search.state[0]
+    last = math.inf
     spent = 0
     while spent < most:
         spent += 1
-        constant = assign(core, search, work, state, 0)
-        constant += _shatter(core, search, work, 0)
-        value = sweep_rest(search, work, work.nothing, True) + constant
+        assign(core, search, work, 0, 0)
+        _shatter(core, search, work, 0, 0)
+        sweep_rest(search, work, 1, work.nothing, True)
+        value = work.log_z[0] + work.constant[0]
         if value < best:
             best = value
             best_logit[:], best_shift[:] = search.logit, search.shift
-        if spent % 10 == 0:
-            excess = best - search.scalar[LOG_L]
-            if last - best < 0.02 * excess or excess < 0.5:
+        if spent % STRIDE == 0:
+            if last - best < WORTH:
                 break
             last = best
         for i in range(len(search.steps.variable)):
             v = search.steps.variable[i]
-            slope[v, 1] = work.p[i]
-            slope[v, 0] = 1.0 - work.p[i]
+            slope[v, 1] = work.p[0, i]
+            slope[v, 0] = 1.0 - work.p[0, i]
         gradient[:] = 0.0
         for i in range(len(search.cut)):
             v = search.cut[i]

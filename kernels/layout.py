@@ -50,14 +50,12 @@ def weigh(steps, node_ptr, reduced):
 
 
 @njit(cache=True, nogil=True)
-def carry_back(steps, node_ptr, reduced, wanted, p, joint):
-    """Posteriors by variable `[V]` and joint posteriors by edge `[E + V, 4]`, from those by step and arc.
+def carry_back(steps, node_ptr, reduced, graphs, wanted, p, joint, by_variable, by_edge):
+    """Posteriors `by_variable [V]` and joint posteriors `by_edge [E + V, 4]` of some graphs, from those by step and arc.
 
     What has no step or arc that is wanted is left for `reduce.restore` to fill in.
     """
-    by_variable = np.empty(node_ptr[-1])
-    by_edge = np.empty((len(reduced.tail), 4))
-    for g in range(len(node_ptr) - 1):
+    for g in graphs:
         for i in range(steps.step_ptr[g], steps.step_ptr[g + 1]):
             by_variable[node_ptr[g] + steps.variable[i]] = p[i]
             for k in range(steps.arc_ptr[i], steps.arc_ptr[i + 1]):
@@ -66,7 +64,6 @@ def carry_back(steps, node_ptr, reduced, wanted, p, joint):
                     by_edge[e, 0], by_edge[e, 3] = joint[k, 0], joint[k, 3]
                     flip = steps.arc_flipped[k]
                     by_edge[e, 1], by_edge[e, 2] = joint[k, 2 if flip else 1], joint[k, 1 if flip else 2]
-    return by_variable, by_edge
 
 
 @njit(cache=True, nogil=True)

@@ -15,6 +15,7 @@ from numba import njit
 
 CEILING = 2.0**48  # entries of tables in all, past which an order is of no use to anybody
 SHARE = 0.25  # of a sweep's time that the restarts may take
+GAIN = 4  # width that restarts can save, about
 LONGEST = 3e7  # ns that the restarts of one graph may take, whatever the sweep
 ENTRY, STEP, COMPARISON = 4.0, 1500.0, 8.0  # about what a table entry, a step, a greedy comparison take, in ns
 
@@ -122,14 +123,17 @@ def neighbours(count, edges, tail, head, index, row, column):
 
 
 @njit(cache=True, nogil=True)
-def search(count, row, column, removed, restarts, order):
+def search(count, row, column, removed, restarts, widest, order):
     """The cheapest of some greedy orders, written to `order`; returns (steps, width, cost).
 
     The first order takes the first variable on a tie. `restarts` more are tried at most, and only while they take a
-    small part of the time that a sweep along the first one would; those that cannot improve are cut short.
+    small part of the time that a sweep along the first one would; those that cannot improve are cut short. Where the
+    first is so wide that none can be expected to come down to `widest`, it is the only one.
     """
     absent, inside, done = np.empty(count, np.int32), np.empty(count, np.bool_), np.empty(count, np.bool_)
     steps, width, cost = greedy(count, row, column, removed, 0, CEILING, order, absent, inside, done)
+    if width > widest + GAIN:
+        return steps, width, cost
     trial = np.empty(count, np.int32)
     saving = SHARE * (ENTRY * min(cost, CEILING) + STEP * steps)
     tries = min(restarts, int(saving / (COMPARISON * count * count)), int(LONGEST / (COMPARISON * count * count)))
@@ -193,8 +197,8 @@ def lay_steps(order, steps, edges, tail, head, names, place, ptr, to, edge, flip
 
 
 @njit(cache=True, nogil=True)
-def plan(node_ptr, factor_ptr, reduced, restarts, widest):
-    """Orders for the cores of `G` reduced graphs.
+def plan(node_ptr, factor_ptr, reduced, restarts, widest, chosen):
+    """Orders for the cores of the `chosen [G]` of `G` reduced graphs; the others get width 0 and no steps.
 
     A core whose every variable has more than `widest` neighbours cannot have an order of that width. It is given that
     number of neighbours, a lower bound, as its width, an infinite cost and no steps; so is one that no order was found
@@ -203,8 +207,9 @@ def plan(node_ptr, factor_ptr, reduced, restarts, widest):
     graphs = len(node_ptr) - 1
     total, arcs = 0, 0
     for g in range(graphs):
-        total += node_ptr[g + 1] - node_ptr[g] - reduced.eliminated[g]
-        arcs += reduced.core_edges[g]
+        if chosen[g]:
+            total += node_ptr[g + 1] - node_ptr[g] - reduced.eliminated[g]
+            arcs += reduced.core_edges[g]
     step_ptr = np.zeros(graphs + 1, np.int64)
     variable, arc_ptr = np.empty(total, np.int32), np.zeros(total + 1, np.int64)
     arc_to, arc_edge, arc_flipped = np.empty(arcs, np.int32), np.empty(arcs, np.int32), np.empty(arcs, np.bool_)
@@ -221,7 +226,7 @@ def plan(node_ptr, factor_ptr, reduced, restarts, widest):
     for g in range(graphs):
         n = node_ptr[g + 1] - node_ptr[g]
         count = n - reduced.eliminated[g]
-        if count > 0:
+        if count > 0 and chosen[g]:
             e0, f0 = reduced.edge_ptr[g], factor_ptr[g]
             tail, head = reduced.tail[e0:], reduced.head[e0:]
             edges = reduced.core_edge[f0 : f0 + reduced.core_edges[g]]
@@ -242,7 +247,7 @@ def plan(node_ptr, factor_ptr, reduced, restarts, widest):
                 least = min(least, row[v + 1] - row[v])
             steps, width[g], cost[g] = 0, least, np.inf
             if least <= widest:
-                steps, width[g], cost[g] = search(count, row, column, removed, restarts, order)
+                steps, width[g], cost[g] = search(count, row, column, removed, restarts, widest, order)
             if cost[g] < np.inf:
                 index[:n] = -1
                 made = lay_steps(

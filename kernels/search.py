@@ -16,7 +16,8 @@ from numba import njit
 from fcjax.kernels import condition, cutset, hoelder
 from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
 
-LONG, WIDEN = 20, 2  # a cutset that is longer than this is brought down by a wider rest, so many times
+LANES = condition.LANES
+LEVELS = 3  # cutset variables that an opening assigns: 2 ** LEVELS = LANES
 SPARE = 4  # nodes beyond the rows
 TIGHTEN = 50  # gradient steps at the root, at most
 RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
@@ -119,15 +120,15 @@ def _core_certain(search, r):
 @njit(cache=True, nogil=True)
 def begin(core, search, work, wanted, tighten):
     """Solve the most believed assignment, tighten the root, and open it."""
-    condition.solve(core, search, work, wanted, search.state[0])
+    work.state[0] = search.state[0]
+    condition.solve(core, search, work, wanted, 1)
     search.scalar[ROWS] += 1
     if len(search.cut) == 0:
         return  # that was all of Z
     if tighten > 0:
         hoelder.tighten(core, search, work, tighten)
-    search.depth[0] = 0
-    bound = hoelder.upper(core, search, work, search.state[0], 0)
-    search.bound[0] = math.inf if math.isnan(bound) else bound
+    hoelder.upper(core, search, work, 1, 0)
+    search.depth[0], search.bound[0] = 0, work.log_z[0]
     search.scalar[ROWS] += 1
     search.scalar[NODES] = 1
     if search.scalar[REFERENCE] == -math.inf and search.bound[0] < math.inf:
@@ -140,13 +141,14 @@ def begin(core, search, work, wanted, tighten):
 def advance(core, search, work, wanted, believed, rows, tail, labels):
     """Open nodes until R / L < `tail`, or every label is certain where `labels` says so, or `rows` are spent.
 
-    `believed [D]` is the assignment that `begin` has solved. Returns R / L.
+    A node is opened by `LEVELS` cutset variables at once, whose assignments are the lanes of one sweep. `believed [D]`
+    is the assignment that `begin` has solved. Returns R / L.
     """
-    depth_of_all = len(search.cut)
+    count = len(search.cut)
     opened = 0
-    while search.scalar[HEAP] > 0 and search.scalar[ROWS] + 2 <= rows:
+    while search.scalar[HEAP] > 0 and search.scalar[ROWS] + LANES <= rows:
         r = excess(search)
-        if r < tail or (labels and r < 1e3 and opened % 4 == 0 and _core_certain(search, r)):
+        if r < tail or (labels and r < 1e3 and _core_certain(search, r)):
             _recount(search)
             r = excess(search)
             if r < tail or (labels and _core_certain(search, r)):
@@ -155,24 +157,25 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
         if opened % RECOUNT == 0:
             _recount(search)
         node = _pop(search)
-        depth = search.depth[node]
-        for z in range(2):
-            child = np.int64(search.scalar[NODES])
-            search.state[child] = search.state[node]
-            search.state[child, depth] = z
-            search.depth[child] = depth + 1
-            if depth + 1 == depth_of_all:
-                known = True
-                for i in range(depth_of_all):
-                    known = known and search.state[child, i] == believed[i]
-                if not known:
-                    condition.solve(core, search, work, wanted, search.state[child])
-                    search.scalar[ROWS] += 1
-                continue
-            bound = hoelder.upper(core, search, work, search.state[child], depth + 1)
-            search.scalar[ROWS] += 1
-            search.bound[child] = bound if bound <= search.bound[node] else search.bound[node]  # nor a NaN
-            if search.bound[child] > -math.inf:
+        depth = np.int64(search.depth[node])
+        levels = LEVELS if (count - depth) % LEVELS == 0 else (count - depth) % LEVELS  # all later ones are whole
+        children = 0
+        for digits in range(1 << levels):
+            work.state[children] = search.state[node]
+            for i in range(levels):
+                work.state[children, depth + i] = (digits >> i) & 1
+            children += depth + levels < count or not np.array_equal(work.state[children], believed)
+        search.scalar[ROWS] += children
+        if depth + levels == count:
+            condition.solve(core, search, work, wanted, children)
+            continue
+        hoelder.upper(core, search, work, children, depth + levels)
+        for lane in range(children):
+            if work.log_z[lane] > -math.inf:
+                child = np.int64(search.scalar[NODES])
+                search.state[child] = work.state[lane]
+                search.depth[child] = depth + levels
+                search.bound[child] = min(work.log_z[lane], search.bound[node])
                 search.scalar[NODES] = child + 1
                 _push(search, child)
     _recount(search)
@@ -219,18 +222,11 @@ def take_core(g, node_ptr, factor_ptr, reduced):
 def prepare(core, wanted, target, restarts, rows):
     """Choose a cutset that leaves a width of `target`, and set up a search of `rows` at most.
 
-    Where the cutset would be long, a little more width is left.
-
     Returns (search, workspace, beliefs of the cutset in log-odds `[D]`).
     """
     belief, message = cutset.propagate(core)
     ranking = cutset.rank(core, belief)
     length, order, _ = cutset.choose(core, ranking, target, restarts)
-    for _ in range(WIDEN):  # a wider rest costs less than a long cutset
-        if length <= LONG:
-            break
-        target += 2
-        length, order, _ = cutset.choose(core, ranking, target, restarts)
     cut = ranking[:length].copy()
     search = condition.start(core, cut, order, belief, message, rows + SPARE)
     return search, condition.workspace(search, wanted), belief[cut]
@@ -246,30 +242,30 @@ def most_believed(core, search, work, wanted, belief, rows):
     count = len(search.cut)
     order = np.argsort(np.abs(belief))
     best = search.state[0].copy()
-    condition.solve(core, search, work, wanted, best)
-    search.scalar[ROWS] += 1
+    work.state[0] = best
+    waiting = 1
     search.scalar[NODES] = 1
-    if count == 0:
-        return
-    search.state[0] = 0  # nodes hold which of the ordered variables are flipped; `depth` is the last one
-    search.state[0, 0] = 1
-    search.depth[0], search.bound[0] = 0, -abs(belief[order[0]])
-    search.scalar[HEAP] = 1
-    search.heap[0] = 0
-    state = np.empty(count, np.int8)
-    while search.scalar[HEAP] > 0 and search.scalar[ROWS] < rows:
+    if count > 0:
+        search.state[0] = 0  # nodes hold which of the ordered variables are flipped; `depth` is the last one
+        search.state[0, 0] = 1
+        search.depth[0], search.bound[0] = 0, -abs(belief[order[0]])
+        _push(search, 0)
+    while search.scalar[HEAP] > 0 and search.scalar[ROWS] + waiting < rows:
+        if waiting == LANES:
+            condition.solve(core, search, work, wanted, waiting)
+            search.scalar[ROWS] += waiting
+            waiting = 0
         node = _pop(search)
         last = search.depth[node]
         for i in range(count):
-            state[order[i]] = best[order[i]] ^ search.state[node, i]
-        condition.solve(core, search, work, wanted, state)
-        search.scalar[ROWS] += 1
+            work.state[waiting, order[i]] = best[order[i]] ^ search.state[node, i]
+        waiting += 1
         if last + 1 == count:
             continue
         for keep in range(2):
             child = np.int64(search.scalar[NODES])
             if child >= len(search.depth):
-                return
+                break
             search.state[child] = search.state[node]
             search.state[child, last] = keep
             search.state[child, last + 1] = 1
@@ -279,6 +275,8 @@ def most_believed(core, search, work, wanted, belief, rows):
                 search.bound[child] += abs(belief[order[last]])
             search.scalar[NODES] = child + 1
             _push(search, child)
+    condition.solve(core, search, work, wanted, waiting)
+    search.scalar[ROWS] += waiting
 
 
 @njit(cache=True, nogil=True)

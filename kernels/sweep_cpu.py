@@ -6,9 +6,9 @@ not; neighbours that enter the frontier are bits that T is constant along. Bits 
 lowest, so that the variable at hand always holds the top bit and a step reads two contiguous halves.
 
 The same linear steps, transposed and run backwards from a table of ones, give every posterior. A is built as an outer
-product of a high and a low half of the bits. Tables are rescaled by their largest entry; what was flushed to 0 at any
-step can move a posterior by no more than (entries) * tiny / S, where S is the inner product of T' and the backward
-table, both of largest entry 1 before the step. So a row whose S falls under `steps * entries * tiny / 1e-9` somewhere
+product of a high and a low half of the bits. Tables are rescaled by their sum (which compiles to vector instructions;
+a maximum does not); what was flushed to 0 at any step can move a posterior by no more than (entries) * tiny / S, where
+S is the inner product of T' and the backward table, both of sum 1 before the step. So a row whose S falls under `steps * entries * tiny / 1e-9` somewhere
 is reported as not held by the number format, and is left to `sweep_log`.
 """
 
@@ -24,7 +24,7 @@ LOW_BITS = 6  # bits of the inner loop, at least where there are as many
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _spread(out, bits, start, arc_at, arc, z, first):
+def spread(out, bits, start, arc_at, arc, z, first):
     """out[x] = first * prod over `bits` positions from `start` of the factor value at that bit of x."""
     out[0] = first
     for b in range(bits):
@@ -42,7 +42,7 @@ def _spread(out, bits, start, arc_at, arc, z, first):
 
 
 @njit(cache=True, nogil=True)
-def _offsets(out, bits, start, entered, stride):
+def offsets(out, bits, start, entered, stride):
     """out[x] = where the old table keeps x's entry, without bits that have just entered. Returns the next stride."""
     out[0] = 0
     for b in range(bits):
@@ -58,32 +58,34 @@ def _offsets(out, bits, start, entered, stride):
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _largest(table, size):
-    top = table[0]
-    for x in range(1, size):
-        top = max(top, table[x])
-    return top
-
-
-@njit(cache=True, nogil=True, fastmath=True)
 def _forward(old, new, high_count, low_count, h0, h1, l0, l1, base, offset, top_half, plain):
-    """One step; `plain` says that the low bits of old and new table agree."""
+    """One step; `plain` says that the low bits of old and new table agree. Returns the sum of the new table."""
+    total = old[0] * 0
     for h in range(high_count):
         start, w0, w1 = base[h], h0[h], h1[h]
         out = new[h * low_count : (h + 1) * low_count]
         if plain:
             t0, t1 = old[start : start + low_count], old[start + top_half : start + top_half + low_count]
             for x in range(low_count):
-                out[x] = t0[x] * (w0 * l0[x]) + t1[x] * (w1 * l1[x])
+                value = t0[x] * (w0 * l0[x]) + t1[x] * (w1 * l1[x])
+                out[x] = value
+                total += value
         else:
             t0, t1 = old[start:], old[start + top_half :]
             for x in range(low_count):
-                out[x] = t0[offset[x]] * (w0 * l0[x]) + t1[offset[x]] * (w1 * l1[x])
+                value = t0[offset[x]] * (w0 * l0[x]) + t1[offset[x]] * (w1 * l1[x])
+                out[x] = value
+                total += value
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _backward(old, b_new, b_old, high_count, low_count, h0, h1, l0, l1, base, offset, top_half, plain, rows0, rows1):
-    """The transposed step: fills `b_old`, and the sums over the low bits of T A_z B in `rows0`, `rows1`."""
+    """The transposed step: fills `b_old`, and the sums over the low bits of T A_z B in `rows0`, `rows1`.
+
+    Returns the sum of `b_old`.
+    """
+    total = old[0] * 0
     for h in range(high_count):
         start, w0, w1 = base[h], h0[h], h1[h]
         b = b_new[h * low_count : (h + 1) * low_count]
@@ -95,6 +97,7 @@ def _backward(old, b_new, b_old, high_count, low_count, h0, h1, l0, l1, base, of
                 c0, c1 = b[x] * (w0 * l0[x]), b[x] * (w1 * l1[x])
                 o0[x] += c0
                 o1[x] += c1
+                total += c0 + c1
                 sum0 += t0[x] * c0
                 sum1 += t1[x] * c1
         elif plain:
@@ -102,6 +105,7 @@ def _backward(old, b_new, b_old, high_count, low_count, h0, h1, l0, l1, base, of
             for x in range(low_count):
                 c0, c1 = b[x] * (w0 * l0[x]), b[x] * (w1 * l1[x])
                 o0[x] += c0 + c1
+                total += c0 + c1
                 sum0 += t0[x] * c0
                 sum1 += t0[x] * c1
         else:
@@ -112,7 +116,9 @@ def _backward(old, b_new, b_old, high_count, low_count, h0, h1, l0, l1, base, of
                 sum1 += old[at + top_half] * c1
                 b_old[at] += c0
                 b_old[at + top_half] += c1
+                total += c0 + c1
         rows0[h], rows1[h] = sum0, sum1
+    return total
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -162,15 +168,15 @@ def _prepare(i, new, steps, arcs, arc, unary, top, scale, lanes, index, entered,
         arc_at[steps.arc_bit[k]] = k
         entered[steps.arc_bit[k]] = steps.arc_opens[k]
     low, high = _halves(new)
-    _spread(l0, low, 0, arc_at, arc, 0, 1.0)
-    _spread(l1, low, 0, arc_at, arc, 1, 1.0)
-    _spread(h0, high, low, arc_at, arc, 0, scale * math.exp(unary[i, 0] - top))
-    _spread(h1, high, low, arc_at, arc, 1, scale * math.exp(unary[i, 1] - top))
+    spread(l0, low, 0, arc_at, arc, 0, 1.0)
+    spread(l1, low, 0, arc_at, arc, 1, 1.0)
+    spread(h0, high, low, arc_at, arc, 0, scale * math.exp(unary[i, 0] - top))
+    spread(h1, high, low, arc_at, arc, 1, scale * math.exp(unary[i, 1] - top))
     plain = True
     for b in range(low):
         plain = plain and not entered[b]
-    stride = _offsets(index[1], low, 0, entered, 1)
-    _offsets(index[0], high, low, entered, stride)
+    stride = offsets(index[1], low, 0, entered, 1)
+    offsets(index[0], high, low, entered, stride)
     return plain
 
 
@@ -192,6 +198,7 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
     entered, arc_at = np.empty(64, np.bool_), np.empty(64, np.int64)
     log_z, scale, width = 0.0, 1.0, 0
     stack[0] = 1
+    totals = np.ones(count + 1)
     at, size = 0, 0  # where the current table starts, and the bits that it has
     for i in range(count):
         new = steps.bits[first + i]
@@ -209,13 +216,13 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
         old = stack[at : at + (1 << size)]
         at += 1 << size
         out = stack[at : at + (1 << new)]
-        _forward(old, out, 1 << high, 1 << low, h0, h1, l0, l1, base, offset, half, plain)
+        total = _forward(old, out, 1 << high, 1 << low, h0, h1, l0, l1, base, offset, half, plain)
         size = new
-        largest = _largest(out, 1 << size)
-        if not largest > 0:
+        totals[i + 1] = total
+        if not total > 0:
             return -math.inf, False
-        log_z += math.log(largest)
-        scale = 1.0 / largest
+        log_z += math.log(total)
+        scale = 1.0 / total
     if not backward:
         return log_z, True
     floor = TINY * count * 2.0**width * 1e9
@@ -233,7 +240,7 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
         half = (1 << size) >> 1 if steps.held[first + i] else 0
         old = stack[at : at + (1 << size)]
         b_old[: 1 << size] = 0
-        _backward(
+        total = _backward(
             old, b_new, b_old, 1 << high, 1 << low, h0, h1, l0, l1, base, offset, half, plain, rows0, rows1
         )  # fmt: skip
         w0, w1 = 0.0, 0.0
@@ -241,7 +248,7 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
             w0 += rows0[h]
             w1 += rows1[h]
         whole = w0 + w1
-        if not whole > floor * _largest(old, 1 << size):
+        if not whole > floor * totals[i]:
             return log_z, False
         p[i] = w1 / whole
         summed = False
@@ -258,7 +265,7 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
                 s0, s1 = _bit_sum(cols0, low, b), _bit_sum(cols1, low, b)
             joint[k, 0], joint[k, 1] = max(0.0, w0 - s0) / whole, s0 / whole
             joint[k, 2], joint[k, 3] = max(0.0, w1 - s1) / whole, s1 / whole
-        scale = 1.0 / _largest(b_old, 1 << size)
+        scale = 1.0 / total
         b_new, b_old = b_old, b_new
     return log_z, True
 

@@ -34,7 +34,7 @@ from fcjax import FactGraph, InputError, MarkovModel, Posterior, SettingsError, 
 
 
 def test_the_golden_graphs_in_one_mixed_batch() -> None:
-    """Every graph within width 18 exactly; wider ones exactly too, or with intervals that hold the reference."""
+    """Every graph within width 18 to the tolerance of exact ones; wider ones with intervals that hold the reference."""
     rows = golden_rows()
     out = infer([build(row) for row in rows])
     assert len(out) == len(rows)
@@ -43,7 +43,8 @@ def test_the_golden_graphs_in_one_mixed_batch() -> None:
         if exact["log_z"] is None:
             expect(got, oracle.Answer(-math.inf, {}), row["id"])
         elif exact["width"] <= 18:
-            expect(got, oracle.Answer(exact["log_z"], exact["marginals"]), row["id"])
+            truth = oracle.Answer(exact["log_z"], exact["marginals"])
+            expect(got, truth, row["id"], methods=("exact", "conditioned"))
         elif got.status == Status.OK:
             for v, p in exact["marginals"].items():
                 assert got.lower[v] <= p <= got.upper[v], (row["id"], v)
