@@ -62,10 +62,10 @@ test: $(READY) $(SERVERS_READY)
 	@echo "== Compiling the kernels: about a minute, the first time only"
 	@PYTHONPATH=tests $(BIN)/python tests/compile_kernels.py
 	@echo "== Running all tests"
-	@$(BIN)/pytest -n 2 --dist loadgroup
+	@$(BIN)/pytest -n 2
 
 quick: $(READY)
-	@$(BIN)/pytest -n 2 --dist loadgroup -m 'not slow'
+	@$(BIN)/pytest -n 2 -m 'not slow'
 
 lint: $(READY)
 	@echo "== Checking style and format"

@@ -14,8 +14,6 @@ from fcjax.io.outcome import Again, Refused, StepDown
 from fcjax.io.providers import LitellmTransport, Price, count_tokens, price
 from fcjax.prompts import Prompt, Reply, Usage
 
-pytestmark = pytest.mark.xdist_group("litellm")  # which takes seconds to load, once
-
 MODEL = "anthropic/claude-sonnet-4-5"
 
 

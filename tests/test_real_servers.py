@@ -33,7 +33,6 @@ SCRIPT = Path(sys.executable).with_name("fcjax")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("servers"),  # the servers are started once
     pytest.mark.skipif(not (SERVERS / "litellm").exists(), reason="`make test` installs the servers"),
 ]
 
