@@ -38,10 +38,12 @@ _TABLES = (
 )""",
     f"CREATE UNIQUE INDEX answered ON entries (key) WHERE status = '{ANSWERED}'",
     f"CREATE INDEX others ON entries (key) WHERE status <> '{ANSWERED}'",
-    "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",  # hits and the like, over all runs
+    "CREATE TABLE counts (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",  # over all runs
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {FORMAT}",
 )
+
+COUNTED: Final = ("hits", "misses", "known", "damaged")  # the names in `counts`
 
 Found = TypeVar("Found")
 

@@ -36,7 +36,7 @@ from fcjax.io.entries import (
     question,
     unpack_answer,
 )
-from fcjax.io.schema import PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import COUNTED, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
 from fcjax.prompts import Failure, Prompt, Reply
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
@@ -104,7 +104,7 @@ class Store:
         self._clock = clock
         self._reader = reader
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()  # None ends the thread
-        self._counted = dict.fromkeys(_COUNTED, 0)  # what the file knows of our statistics
+        self._counted = dict.fromkeys(COUNTED, 0)  # what the file knows of our statistics
         self._thread: threading.Thread | None = None
         if writer is not None:
             self._writer = writer
@@ -278,8 +278,8 @@ class Store:
 
     def _news(self) -> list[tuple[str, int]]:
         """Our statistics since the last time, to be added to those of all runs."""
-        now = {name: getattr(self.stats, name) for name in _COUNTED}
-        news = [(name, now[name] - self._counted[name]) for name in _COUNTED if now[name] != self._counted[name]]
+        now = {name: getattr(self.stats, name) for name in COUNTED}
+        news = [(name, now[name] - self._counted[name]) for name in COUNTED if now[name] != self._counted[name]]
         self._counted = now
         return news
 
@@ -307,7 +307,6 @@ def _settle_here(jobs: list[_Job]) -> None:
         job.settle()
 
 
-_COUNTED = ("hits", "misses", "known", "damaged")
 _ANSWERED = f"SELECT id, answer FROM entries WHERE key = ? AND status = '{ANSWERED}'"
 _OTHERS = f"SELECT id, answer FROM entries WHERE key = ? AND status <> '{ANSWERED}' ORDER BY id DESC"
 _REJECT = f"UPDATE entries SET status = '{UNREADABLE}' WHERE key = ? AND status = '{ANSWERED}'"

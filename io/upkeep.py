@@ -15,7 +15,7 @@ from typing import Any, Final
 from fcjax.errors import InputError, OutputError, SettingsError
 from fcjax.io.entries import ANSWERED, DAMAGED, DamagedError, canonical, unpack
 from fcjax.io.files.streams import Source, write_lines
-from fcjax.io.schema import FORMAT, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import COUNTED, FORMAT, connect, damaged_file, is_busy, is_damaged, locked, patiently
 
 _SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
 _NAMES: Final = ("kind", "status", "source", "model", "template")
@@ -25,8 +25,8 @@ _NUMBERS: Final = ("prompt_tokens", "completion_tokens", "cost", "seconds", "att
 def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
     """What a store holds: totals, and one group for each kind, endpoint, model and template.
 
-    `cost` is in US dollars and leaves out the `unpriced` replies, whose price is unknown. `hits` and `misses` are those
-    of all runs. With `check` all pages of the file are read; `faults` then lists what is wrong with them.
+    `cost` is in US dollars and leaves out the `unpriced` replies, whose price is unknown. `hits`, `misses`,
+    `known` (replies that came too late) and `damaged` (rows) are those of all runs. With `check` all pages of the file are read; `faults` then lists what is wrong with them.
 
     Raises `InputError` where there is no store.
     """
@@ -43,8 +43,7 @@ def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
         "entries": sum(statuses.values()),
         "statuses": statuses,
         **{name: sum(group[name] for group in groups) for name in _GROUP[4:]},
-        "hits": counts.get("hits", 0),
-        "misses": counts.get("misses", 0),
+        **{name: counts.get(name, 0) for name in COUNTED},
         "oldest": _date(oldest),
         "newest": _date(newest),
         "groups": groups,
