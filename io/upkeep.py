@@ -25,8 +25,9 @@ _NUMBERS: Final = ("prompt_tokens", "completion_tokens", "cost", "seconds", "att
 def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
     """What a store holds: totals, and one group for each kind, endpoint, model and template.
 
-    `cost` is in US dollars and leaves out the `unpriced` replies, whose price is unknown. `hits`, `misses`,
-    `known` (replies that came too late) and `damaged` (rows) are those of all runs. With `check` all pages of the file are read; `faults` then lists what is wrong with them.
+    `cost` is in US dollars and leaves out the `unpriced` replies, whose price is unknown. `hits`, `misses`, `known`
+    (replies that came too late) and `damaged` (rows) are those of all runs. With `check` all pages of the file are
+    read; `faults` then lists what is wrong with them.
 
     Raises `InputError` where there is no store.
     """
