@@ -195,6 +195,8 @@ def _read_trouble(
                 return _refused(kind, reason)
         if status == 400 and _NO_MODEL.search(clues):
             return _refused("not_found", reason)
+        if status == 400 and "no_db_connection" in clues:  # how a litellm proxy without a database says: a wrong key
+            return _refused("unauthorized", reason)
     if status in _PASSING or (status >= 500 and status != 501):
         kind = _PASSING.get(status, "server_error")
         after = _retry_after(headers, now)

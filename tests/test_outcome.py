@@ -79,6 +79,7 @@ PASSING = {
     "502 in HTML": (502, b"<html><center><h1>502 Bad Gateway</h1></center></html>", "server_error"),
     "503": (503, error("That model is currently overloaded"), "overloaded"),
     "llama.cpp loading": (503, error("Loading model", type="unavailable_error", code=503), "overloaded"),
+    "litellm's database is away": (503, error("unavailable", type="no_db_connection", code="503"), "overloaded"),
     "504": (504, b"upstream request timeout", "timeout"),
     "529": (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "overloaded"),
 }
@@ -133,6 +134,11 @@ REFUSED = {
     "litellm's key": (
         401,
         error("Authentication Error, Invalid proxy server token", type="auth_error"),
+        "unauthorized",
+    ),
+    "litellm's key, no database": (
+        400,
+        error("No connected db.", type="no_db_connection", param=None, code="400"),
         "unauthorized",
     ),
     "no credit": (402, error("Insufficient credits"), "quota"),

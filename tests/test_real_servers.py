@@ -282,9 +282,9 @@ def test_a_provider_without_logprobs_is_asked_without_them(proxy):
     assert (reply.text, reply.tokens, stats.sent) == ("[yes]", None, 2)
 
 
-def test_a_wrong_key_is_no_reply_and_stays_secret(proxy):
+def test_a_wrong_key_is_unauthorized_and_stays_secret(proxy):
     wrong = f"sk-{secrets.token_hex(16)}"
     ((failure,), stats) = answers(Endpoint(proxy, "good", wrong), [ask("?")])
     assert isinstance(failure, Failure)
-    assert stats.sent == 1
+    assert (failure.kind, stats.sent) == ("unauthorized", 1)
     assert wrong not in failure.reason
