@@ -1,4 +1,4 @@
-"""The few exceptions of the house. Each says what was seen, what is allowed, and what to change (DESIGN 4)."""
+"""The few exceptions of the house. Each says what was seen, what is allowed, and what to change (SPEC 7)."""
 
 from __future__ import annotations
 

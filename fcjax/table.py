@@ -1,4 +1,4 @@
-"""Many fact graphs as one table of columns, the form in which the kernels take them (DESIGN 2)."""
+"""Many fact graphs as one table of columns, the form in which the kernels take them (docs/architecture.md, The engine)."""
 
 from __future__ import annotations
 

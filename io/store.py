@@ -50,7 +50,7 @@ def default_path() -> Path:
 
 
 def prompt_key(endpoint: str, model: str, prompt: Prompt) -> str:
-    """The name of a question: 64 hex digits over all that changes its answer and nothing else (DESIGN 4).
+    """The name of a question: 64 hex digits over all that changes its answer and nothing else.
 
     `endpoint` is a name without credentials, so that a new key for the same service finds the old replies. Raises
     `TypeError` for an option that JSON does not know.

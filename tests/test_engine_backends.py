@@ -1,4 +1,4 @@
-"""Every sweep backend gives the same answers, and XLA compiles once a size class (DESIGN 2)."""
+"""Every sweep backend gives the same answers, and XLA compiles once a size class."""
 
 from __future__ import annotations
 
