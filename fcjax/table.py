@@ -1,4 +1,4 @@
-"""Many fact graphs as one table of columns, the form in which the kernels take them (docs/architecture.md, The engine)."""
+"""Many fact graphs as one table of columns, the form that the kernels take (docs/architecture.md, The engine)."""
 
 from __future__ import annotations
 
