@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fcjax.assignment import Assignment, most_probable
-    from fcjax.bulk import Settings, score
+    from fcjax.bulk import score
     from fcjax.engine import infer
     from fcjax.errors import Fault, FcjaxError, InputError, SettingsError
     from fcjax.graph import FactGraph
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fcjax.limits import Limits
     from fcjax.posterior import Posterior
     from fcjax.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
+    from fcjax.settings import Settings
 
 __all__ = [
     "EPS",
@@ -48,7 +49,7 @@ __all__ = [
 
 _HOMES = {
     "fcjax.assignment": ("Assignment", "most_probable"),
-    "fcjax.bulk": ("Settings", "score"),
+    "fcjax.bulk": ("score",),
     "fcjax.engine": ("infer",),
     "fcjax.errors": ("Fault", "FcjaxError", "InputError", "SettingsError"),
     "fcjax.graph": ("FactGraph",),
@@ -58,6 +59,7 @@ _HOMES = {
     "fcjax.records": (
         "EPS", "Atom", "Case", "Context", "Label", "MarkovModel", "Relation", "RelationType", "Status",
     ),
+    "fcjax.settings": ("Settings",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

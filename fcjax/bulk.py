@@ -8,14 +8,13 @@ its fingerprint says what it was made from: running the same command again keeps
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 
 from fcjax.errors import Fault, InputError, OutputError, SettingsError
-from fcjax.graph import ATOM_PRIOR, PRESETS, Encoding, FactGraph, Version
+from fcjax.graph import FactGraph
 from fcjax.io.files import (
     Format,
     ResultsWriter,
@@ -38,65 +37,19 @@ from fcjax.io.files import (
 from fcjax.io.files.objects import Row as FileRow
 from fcjax.io.files.objects import read_rows
 from fcjax.io.files.streams import Source, display_name
-from fcjax.measures import K
 from fcjax.records import Case, Status
 from fcjax.results import RESULTS_VERSION, Row, case_row, unscored_row
+from fcjax.settings import Settings
 from fcjax.summary import Summary
 from fcjax.survey import Survey, readable_twice, survey
 
 if TYPE_CHECKING:
-    from fcjax.engine import Backend
-    from fcjax.limits import Limits
     from fcjax.posterior import Posterior
-    from fcjax.wide import Effort
 
 CHUNK: Final = 512
 """Cases that the engine gets at a time."""
 
 _FAULTS_SHOWN: Final = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """All that changes what a case comes out as, beside the case itself (SPEC 2, 5, 8).
-
-    `encoding` and `context_prior` override the preset's; `k` is the data set's own where it is None; `effort`,
-    `limits` and `backend` go to `infer`. Raises `SettingsError`.
-    """
-
-    preset: str = "paper"
-    encoding: Encoding | None = None
-    context_prior: float | None = None
-    atom_prior: float = ATOM_PRIOR
-    version: Version | None = None
-    k: K | None = None
-    effort: Effort = "tight"
-    limits: Limits | None = None
-    backend: Backend | None = None
-
-    def __post_init__(self) -> None:
-        self.graph(Case(id="settings"))  # the graph knows what is allowed
-        if isinstance(self.k, (int, float)) and not 1 <= self.k < math.inf:
-            raise SettingsError(f"k is {self.k!r}; allowed: a number of at least 1, or 'release'")
-
-    def graph(self, case: Case) -> FactGraph:
-        """The graph of a case under these settings. Raises `InputError`."""
-        return FactGraph.from_case(
-            case,
-            preset=self.preset,
-            encoding=self.encoding,
-            context_prior=self.context_prior,
-            atom_prior=self.atom_prior,
-            version=self.version,
-        )
-
-    def resolved(self) -> dict[str, Any]:
-        """The settings with the preset's numbers in their places, as JSON."""
-        named = asdict(self)
-        preset = PRESETS[named.pop("preset")]
-        named["encoding"] = self.encoding or preset.encoding
-        named["context_prior"] = preset.context_prior if self.context_prior is None else self.context_prior
-        return named
 
 
 class Watch(Protocol):
@@ -228,7 +181,16 @@ def _through_engine(jobs: Iterator[_Job | Row], settings: Settings) -> Iterator[
     def solve(graphs: list[FactGraph]) -> list[Posterior]:
         if not graphs:
             return []
-        return list(infer(graphs, settings.effort, limits=settings.limits, backend=settings.backend))
+        return list(
+            infer(
+                graphs,
+                settings.effort,
+                limits=settings.limits,
+                method=settings.method,
+                i_bound=settings.i_bound,
+                backend=settings.backend,
+            )
+        )
 
     def rows(chunk: list[_Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
         posteriors = iter(solved.result())

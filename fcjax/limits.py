@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 from fcjax.errors import SettingsError
+
+Effort = Literal["tight", "label", "fast"]
+Backend = Literal["cpu", "xla"]
+Method = Literal["wmb"]
 
 EXACT_WIDTH = {"tight": 16, "label": 14, "fast": 10}  # where elimination costs about what a proof or an estimate does
 CUTSET_WIDTH = {"tight": 10, "label": 10, "fast": 8}
 AFFORDABLE_WIDTH = 21  # elimination takes a fraction of a second
+I_BOUND = 6  # FactReasoner's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

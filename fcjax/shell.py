@@ -198,9 +198,23 @@ engine_options = _added(
     click.option("--rows", type=click.IntRange(2), metavar="N", help="Sweeps that a proof may take on one graph."),
     click.option("--seconds", type=click.FloatRange(0), metavar="S", help="Time that a proof may take on one graph."),
     click.option("--tail", type=click.FloatRange(0), metavar="GAP", help="The gap at which a proof is finished."),
+    click.option(
+        "--method",
+        type=click.Choice(["wmb"]),
+        help="wmb: FactReasoner's weighted mini-buckets in place of all else, for comparison. Nothing is certain then. "
+        "[default: exact, or with a proof]",
+    ),
+    click.option(
+        "--i-bound",
+        type=click.IntRange(1, 20),
+        metavar="N",
+        default=6,
+        show_default=True,
+        help="The mini-buckets of --method wmb have N + 1 variables.",
+    ),
     click.option("--backend", type=click.Choice(["cpu", "xla"]), help="What does the sweeps. [default: by the device]"),
 )
-"""What inference may spend: `effort` and `backend` of `infer`, and what `taken_limits` takes out."""
+"""How to infer: `effort`, `method`, `i_bound` and `backend` of `infer`, and what `taken_limits` takes out."""
 
 
 def taken_limits(options: dict[str, Any]) -> Limits:

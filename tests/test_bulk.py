@@ -377,11 +377,31 @@ def test_an_input_with_nothing_to_read_is_an_error_and_leaves_no_output(tmp_path
         {"encoding": "x"},
         {"context_prior": 1.5},
         {"version": "FR4"},
+        {"effort": "much"},
+        {"method": "exact"},
+        {"i_bound": 21},
+        {"backend": "gpu"},
     ],
 )
 def test_settings_outside_of_what_is_allowed(wrong):
     with pytest.raises(SettingsError, match="allowed"):
         Settings(**wrong)
+
+
+def test_mini_buckets_on_request_promise_nothing(source, tmp_path):
+    exact, bounded = tmp_path / "exact.jsonl", tmp_path / "wmb.jsonl"
+    score(source, exact)
+    score(source, bounded, Settings(method="wmb", i_bound=2))
+    for before, row in zip(rows_in(exact), rows_in(bounded), strict=True):
+        assert (before["diagnostics"]["method"], row["diagnostics"]["method"]) == ("exact", "wmb")
+        for atom, other in zip(before["atoms"], row["atoms"], strict=True):
+            assert other["p"] == pytest.approx(atom["p"], abs=1e-5)  # trees, which fit into the buckets
+            assert (other["lower"], other["upper"], other["certain"]) == (0.0, 1.0, False)
+    with pytest.raises(OutputError, match="not a result of this input with these settings"):
+        score(source, bounded, Settings(method="wmb", i_bound=3))
+    before = exact.read_bytes()
+    score(source, exact, Settings(i_bound=3))  # says nothing where the method does not use it
+    assert exact.read_bytes() == before
 
 
 def test_fact_graphs_are_scored_too(tmp_path):

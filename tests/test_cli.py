@@ -298,6 +298,23 @@ def test_a_case_as_a_bare_model_has_the_same_posteriors(good, tmp_path):
     assert {row["name"]: row["p"] for row in answer["marginals"]}["a0"] == pytest.approx(0.5, abs=1e-6)
 
 
+def test_mini_buckets_of_a_chosen_size(good, tmp_path):
+    options = ("--method", "wmb", "--i-bound", "1")
+    assert fcjax("score", good, "-o", tmp_path / "out.jsonl", "--preset", "release", *options).returncode == OK
+    row = json.loads((tmp_path / "out.jsonl").read_bytes().splitlines()[1])
+    assert row["diagnostics"]["method"] == "wmb"
+    assert row["atoms"][0]["p"] == pytest.approx(0.14, abs=1e-6)  # SPEC 2; a tree, where mini-buckets are exact
+    assert (row["atoms"][0]["lower"], row["atoms"][0]["upper"], row["atoms"][0]["certain"]) == (0.0, 1.0, False)
+    ends = [(i, j) for i in range(5) for j in range(i)]  # five variables that each want to be equal to all others
+    scopes, tables = "".join(f"2 {i} {j}\n" for i, j in ends), "\n4\n3 1 1 2\n" * len(ends)
+    model = tmp_path / "clique.uai"
+    model.write_text(f"MARKOV\n5\n2 2 2 2 2\n{len(ends)}\n{scopes}{tables}")
+    answer = json.loads(fcjax("infer", model, "--json", *options).stdout)
+    assert answer["method"] == "wmb"
+    assert answer["log_z"] > json.loads(fcjax("infer", model, "--json").stdout)["log_z"]  # an upper bound
+    assert {(row["lower"], row["upper"]) for row in answer["marginals"]} == {(0.0, 1.0)}
+
+
 def test_a_model_without_a_solution_says_so(tmp_path):
     (tmp_path / "model.uai").write_text("MARKOV\n1\n2\n1\n1 0\n2\n0 0\n")
     done = fcjax("infer", tmp_path / "model.uai", "--json")

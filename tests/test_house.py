@@ -43,6 +43,7 @@ GUESTS = {
 }
 ROOMS = {
     "fcjax.records": GROUND,
+    "fcjax.arguments": GROUND,
     "fcjax.errors": GROUND,
     "fcjax.limits": GROUND,
     "fcjax.prompts": GROUND,
@@ -66,6 +67,7 @@ ROOMS = {
     "fcjax.bulk": BULK,
     "fcjax.doctor": BULK,
     "fcjax.relating": BULK,
+    "fcjax.settings": BULK,
     "fcjax.survey": BULK,
     "fcjax.cli": DOOR,
     "fcjax.cli_doctor": DOOR,
