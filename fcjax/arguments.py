@@ -19,7 +19,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = 
 
 def is_number(value: Any, low: float, high: float = float("inf"), *, whole: bool = False) -> bool:
     """Whether `value` is a real number from `low` to `high`; truth values and NaN are none."""
-    kind = Integral if whole else Real
+    kind: Any = Integral if whole else Real
     return isinstance(value, kind) and not isinstance(value, bool) and bool(low <= value <= high)
 
 

@@ -64,5 +64,6 @@ def most_probable(
         by_variable = np.empty(len(graph), bool)
         by_variable[steps.variable[mine]] = state[mine]
         states = dict(zip(graph.ids, by_variable.tolist(), strict=True))
-        found.append(Assignment(states, float(best[g]), float(best[g]) - answer.log_z))
+        weight = float(best[g]) + graph.log_scale
+        found.append(Assignment(states, weight, weight - answer.log_z))
     return found

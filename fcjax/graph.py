@@ -6,6 +6,9 @@ together by concatenation. Its factors are plain 2 x 2 tables: nothing below thi
 
 from __future__ import annotations
 
+import math
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
@@ -13,6 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
+from fcjax.arguments import is_number
 from fcjax.errors import Fault, InputError, SettingsError
 from fcjax.records import Case, MarkovModel, Relation, RelationType
 from fcjax.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
@@ -20,6 +24,8 @@ from fcjax.selection import Kind, Version, merge, merge_parallel, own_contexts, 
 Encoding = Literal["implication", "conditional"]
 
 ATOM_PRIOR = 0.5
+MOST = sys.float_info.max
+LOG_RANGE = 690.0  # of weights, either way, that products are kept in; float64 has some more
 
 
 class Preset(NamedTuple):
@@ -64,6 +70,7 @@ class FactGraph:
     relations: tuple[Relation, ...] = ()  # what the factors came from, in the order of `tables`; empty for bare models
     aliases: Mapping[str, str] = field(default_factory=dict)  # merged duplicate -> the variable that was kept
     evidence: Mapping[str, bool] = field(default_factory=dict)  # observed variables
+    log_scale: float = 0.0  # natural logarithm of what all weights together are to be multiplied by
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -180,31 +187,40 @@ class FactGraph:
     def from_model(cls, model: MarkovModel) -> FactGraph:
         """The graph of a bare Markov network, such as a UAI file holds; its variables are neither atom nor context.
 
-        Raises `InputError` for a factor whose scope or values are not those of a `MarkovModel`.
+        Several unary tables of a variable multiply, however small or large they are: what float64 has no room for goes
+        to `log_scale`. Raises `InputError` for what is no `MarkovModel`: a factor whose scope or values are not those
+        of one, a name that is empty or occurs twice, evidence on what is not there, and for a variable whose two
+        weights are further apart than float64 can tell.
         """
-        count = len(model.names)
+        names, faults = tuple(model.names), []
+        for v, name in enumerate(names):
+            _id(name, f"names[{v}]", faults)
+        if not faults and len(set(names)) < len(names):
+            twice = sorted(name for name, count in Counter(names).items() if count > 1)
+            faults.append(Fault(f"names {twice} occur more than once; allowed: one variable a name", field="names"))
         for f, (scope, values) in enumerate(model.factors):
-            known = all(0 <= v < count for v in scope) and len(set(scope)) == len(scope) in (1, 2)
-            if not known or len(values) != 2 ** len(scope) or not all(0.0 <= value < float("inf") for value in values):
-                seen = f"scope {scope}, values {values!r:.60}"
-                allowed = f"one or two different variables under {count}, and 2 or 4 finite values >= 0"
-                raise InputError(Fault(f"{seen}; allowed: {allowed}", field=f"factors[{f}]"))
-        unary = np.ones((count, 2))
-        ends, tables = [], []
-        for scope, values in model.factors:
-            if len(scope) == 1:
-                unary[scope[0]] *= values
-            else:
-                ends.append(scope)
-                tables.append(values)
+            known = all(_is_index(v, len(names)) for v in scope) and len(set(scope)) == len(scope) in (1, 2)
+            if not (known and len(values) == 2 ** len(scope) and all(is_number(x, 0.0, MOST) for x in values)):
+                seen = f"scope {scope!r:.40}, values {values!r:.60}"
+                allowed = f"one or two different variables under {len(names)}, and 2 or 4 finite values >= 0"
+                faults.append(Fault(f"{seen}; allowed: {allowed}", field=f"factors[{f}]"))
+        for v, state in model.evidence.items():
+            if not _is_index(v, len(names)) or state not in (0, 1):
+                seen = f"variable {v!r:.40} is observed as {state!r:.40}"
+                faults.append(Fault(f"{seen}; allowed: a variable under {len(names)} as 0 or 1", field="evidence"))
+        if faults:
+            raise InputError(*faults)
+        pairs = [(scope, values) for scope, values in model.factors if len(scope) == 2]
+        unary, log_scale = _multiplied([(scope[0], values) for scope, values in model.factors if len(scope) == 1], names)
         return cls(
-            ids=tuple(model.names),
-            kinds=tuple("variable" for _ in range(count)),
-            index={name: v for v, name in enumerate(model.names)},
+            ids=names,
+            kinds=tuple("variable" for _ in names),
+            index={name: v for v, name in enumerate(names)},
             unary=unary,
-            ends=np.array(ends, np.int32).reshape(-1, 2),
-            tables=np.array(tables, np.float64).reshape(-1, 2, 2),
-            evidence={model.names[v]: bool(state) for v, state in model.evidence.items()},
+            ends=np.array([scope for scope, _ in pairs], np.int32).reshape(-1, 2),
+            tables=np.array([values for _, values in pairs], np.float64).reshape(-1, 2, 2),
+            evidence={names[v]: bool(state) for v, state in model.evidence.items()},
+            log_scale=log_scale,
         )
 
     def slopes(self) -> Float[np.ndarray, "E 2 2"]:
@@ -224,8 +240,14 @@ class FactGraph:
         return np.array(slopes, np.float64).reshape(-1, 2, 2)
 
     def to_model(self) -> MarkovModel:
-        """The same network as a bare Markov model: one unary factor a variable, one binary factor a relation."""
+        """The same network as a bare Markov model: one unary factor a variable, one binary factor a relation.
+
+        A `log_scale` is spread over as many more unary factors as it takes.
+        """
         factors = [((v,), tuple(row)) for v, row in enumerate(self.unary.tolist())]
+        if self.log_scale:
+            pieces = math.ceil(abs(self.log_scale) / LOG_RANGE)
+            factors += [((0,), (math.exp(self.log_scale / pieces),) * 2)] * pieces
         factors += [
             (tuple(ends), tuple(table))
             for ends, table in zip(self.ends.tolist(), self.tables.reshape(-1, 4).tolist(), strict=True)
@@ -248,6 +270,33 @@ class FactGraph:
                 for r in self.relations
             ],
         }
+
+
+def _is_index(value: Any, count: int) -> bool:
+    return is_number(value, 0, count - 1, whole=True)
+
+
+def _multiplied(
+    factors: list[tuple[int, tuple[float, ...]]], names: tuple[str, ...]
+) -> tuple[Float[np.ndarray, "V 2"], float]:
+    """The product of each variable's unary tables, and the natural logarithm of what was taken off all of them."""
+    tables = np.array([values for _, values in factors], np.float64).reshape(-1, 2)
+    scope = np.array([v for v, _ in factors], np.int64)
+    alone = np.bincount(scope, minlength=len(names))[scope] == 1
+    logs = np.zeros((len(names), 2))
+    with np.errstate(divide="ignore"):
+        np.add.at(logs, scope[~alone], np.log(tables[~alone]))
+    top = logs.max(axis=1)
+    low = np.where(logs == -np.inf, top[:, None], logs).min(axis=1)
+    with np.errstate(invalid="ignore"):
+        far = np.flatnonzero(top - low > LOG_RANGE)
+    if len(far):
+        seen = f"the unary tables multiply to weights that are a factor of e^{top[far[0]] - low[far[0]]:.0f} apart"
+        raise InputError(Fault(f"{seen}; allowed: e^{LOG_RANGE:.0f}", field=f"variable {names[far[0]]!r}"))
+    taken = np.where((top > LOG_RANGE) | ((low < -LOG_RANGE) & (top > -np.inf)), top, 0.0)
+    unary = np.exp(logs - taken[:, None])
+    unary[scope[alone]] = tables[alone]  # to the bit
+    return unary, float(taken.sum())
 
 
 def _priors(encoding: str, context_prior: float, atom_prior: float) -> dict[str, float]:

@@ -142,7 +142,7 @@ class Posterior:
 
         A lower bound, of the solved assignments, where the method is `conditioned`; an upper bound where it is `wmb`.
         """
-        return float(self._solution.log_z[self._row])
+        return float(self._solution.log_z[self._row]) + self.graph.log_scale
 
     @property
     def method(self) -> str | None:

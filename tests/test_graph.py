@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from samples import atom, context, edge, fact_graphs, networks, settings_of
 
+from fcjax import infer, most_probable
 from fcjax.errors import InputError, SettingsError
 from fcjax.graph import FactGraph
 from fcjax.records import Atom, Case, Context, MarkovModel, Relation, RelationType, Status
@@ -177,6 +178,56 @@ def test_bare_models_go_in_and_out(net: oracle.Network) -> None:
 def test_several_unary_factors_of_a_bare_model_multiply() -> None:
     model = MarkovModel(names=("x", "y"), factors=(((0,), (1.0, 3.0)), ((0,), (1.0, 2.0))))
     assert answer(FactGraph.from_model(model)).p == pytest.approx({"x": 6 / 7, "y": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("tables", "log_z", "p"),
+    [
+        ([(1e-200, 3e-200), (1e-200, 1e-200)], math.log(4) - 400 * math.log(10), 0.75),
+        ([(1e200, 1e200), (1e200, 1e200), (1e200, 3e200)], math.log(4) + 600 * math.log(10), 0.75),
+        ([(1e-200, 1.0), (1e-200, 1.0), (1.0, 1e-200), (3.0, 1e-200)], math.log(4) - 400 * math.log(10), 0.25),
+        ([(1e-200, 0.0), (1e-200, 1.0)], -400 * math.log(10), 0.0),
+        ([(1e-320, 1.0)], 0.0, 1.0),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_unary_factors_of_a_bare_model_multiply_beyond_the_range_of_floats(
+    tables: list[tuple[float, float]], log_z: float, p: float
+) -> None:
+    pair = ((0, 1), (1.0, 0.0, 0.0, 1.0))  # y is what x is
+    model = MarkovModel(names=("x", "y"), factors=(*(((0,), table) for table in tables), pair))
+    graph = FactGraph.from_model(model)
+    for built in (graph, FactGraph.from_model(graph.to_model())):
+        out = infer([built])[0]
+        assert out.status == Status.OK
+        assert out.log_z == pytest.approx(log_z, abs=1e-9)
+        assert out.p["y"] == pytest.approx(p, abs=1e-12)
+    (best,) = most_probable([graph])
+    assert best.log_probability == pytest.approx(math.log(max(out.p["x"], 1 - out.p["x"])), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"names": ("x", "x")}, "names", "more than once"),
+        ({"names": ("x", "")}, "names[1]", "non-empty string"),
+        ({"names": ("x", ["y"])}, "names[1]", "non-empty string"),
+        ({"evidence": {2: 1}}, "evidence", "a variable under 2"),
+        ({"evidence": {-1: 1}}, "evidence", "a variable under 2"),
+        ({"evidence": {0: 2}}, "evidence", "as 0 or 1"),
+        ({"factors": (((0, 2), (1.0,) * 4),)}, "factors[0]", "under 2"),
+        ({"factors": ((("x",), (1.0, 1.0)),)}, "factors[0]", "under 2"),
+        ({"factors": (((0,), (1.0, "1")),)}, "factors[0]", "finite values"),
+        ({"factors": (((0,), (1e-200, 1.0)),) * 2}, "variable 'x'", "e^921 apart"),
+    ],
+)
+def test_a_bare_model_that_is_none_is_refused_by_name(change: dict[str, Any], field: str, message: str) -> None:
+    fields: dict[str, Any] = {"names": ("x", "y"), "factors": (((0, 1), (1.0, 2.0, 3.0, 4.0)),), **change}
+    with pytest.raises(InputError) as error:
+        FactGraph.from_model(MarkovModel(**fields))
+    (fault,) = error.value.faults
+    assert fault.field == field
+    assert message in fault.message
 
 
 def test_factreasoners_names_are_accepted_and_defaults_fill_missing_priors() -> None:
