@@ -116,37 +116,59 @@ class RateLimit:
 class Concurrency:
     """How many calls may be on the wire at once: a semaphore whose limit goes with the server's strength.
 
-    It begins at `most`. A call that meets overload cuts the limit by the factor `cut`; for `cool_down` seconds after
-    that it neither falls (the calls that were on the wire with it say nothing new) nor grows; then every round of
-    `limit` calls that succeed raises it by one. `async with` holds a slot, first come, first served.
+    It begins at `most`, and `limit` calls that succeed raise it by one. Where more than the share `tolerated` of a
+    round, which has twice as many calls as the limit, is turned away, the limit is cut to the share of those that were
+    not, but by no more than the factor `cut`. A smaller share says nothing: others may use the server too, or it turns
+    calls away at any load. Calls on the wire count as good ones until they end, as a call is turned away sooner than it
+    is answered. For `cool_down` seconds after a cut the limit stays: calls that were on the wire before have nothing
+    new to say. `async with` holds a slot, first come, first served.
     """
 
     def __init__(
-        self, most: int, *, least: int = 1, cut: float = 0.5, cool_down: float = 5.0, clock: Clock | None = None
+        self,
+        most: int,
+        *,
+        least: int = 1,
+        cut: float = 0.5,
+        tolerated: float = 0.25,
+        cool_down: float = 5.0,
+        clock: Clock | None = None,
     ):
         if not 1 <= least <= most:
             raise SettingsError(f"concurrency is {least} to {most}; allowed: at least 1, the lower number first")
-        if not (0 < cut < 1 and cool_down >= 0):
-            raise SettingsError(f"cut is {cut}, cool_down {cool_down}; allowed: between 0 and 1, and 0 or more")
+        if not (0 < cut < 1 and 0 <= tolerated < 1 and cool_down >= 0):
+            seen = f"cut is {cut}, tolerated {tolerated}, cool_down {cool_down}"
+            raise SettingsError(f"{seen}; allowed: between 0 and 1, from 0 to under 1, and 0 or more")
         self.limit = float(most)
         self.in_flight = 0
         self._most, self._least, self._cut, self._cool_down = most, least, cut, cool_down
+        self._tolerated = tolerated
         self._clock = clock or RealClock()
         self._calm_at = float("-inf")  # when the cool-down ends
+        self._good = self._turned_away = 0  # calls of this round
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def succeeded(self) -> None:
         """A call went through."""
-        if self.limit < self._most and self._clock.now() >= self._calm_at:
-            self.limit = min(self._most, self.limit + 1 / self.limit)
-            self._admit()
+        if self._clock.now() < self._calm_at:
+            return
+        self.limit = min(self._most, self.limit + 1 / self.limit)
+        self._good += 1
+        if self._good + self._turned_away >= 2 * self.limit:
+            self._good = self._turned_away = 0
+        self._admit()
 
     def overloaded(self) -> None:
         """A call was turned away for want of strength (429, 503, 529)."""
         now = self._clock.now()
-        if now >= self._calm_at:
-            self.limit = max(self._least, self.limit * self._cut)
+        if now < self._calm_at:
+            return
+        self._turned_away += 1
+        known = self._turned_away + self._good
+        if self._turned_away > self._tolerated * (known + self.in_flight):
+            self.limit = max(self._least, self.limit * max(self._cut, self._good / known))
             self._calm_at = now + self._cool_down
+            self._good = self._turned_away = 0
 
     async def __aenter__(self) -> None:
         if not self._waiting and self.in_flight + 1 <= self.limit:

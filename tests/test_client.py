@@ -257,7 +257,7 @@ def test_concurrency_is_that_of_the_slots():
 
 def test_overload_lowers_the_concurrency():
     slots = Concurrency(16, cool_down=60)
-    with ScriptedServer(echo, weather=["503"] * 3) as server:
+    with ScriptedServer(echo, weather=["503"] * 16) as server:
         answers(server, [ask(str(i)) for i in range(20)], concurrency=slots)
     assert slots.limit == 8
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fcjax.errors import SettingsError
+from fcjax.io.client import Client
+from fcjax.io.outcome import Again
 from fcjax.io.pacing import Budget, Concurrency, RateLimit, Retry
+from fcjax.prompts import Prompt, Reply
 
 
 class TurnedClock:
@@ -214,7 +219,7 @@ def test_slots_and_limit_at_any_time(events):
                     assert before <= slots.limit <= before + 1
                 case "overload":
                     slots.overloaded()
-                    assert slots.limit in (before, max(1, before / 2))
+                    assert max(1, before / 2) <= slots.limit <= before
                 case "enter":
                     waiting.extend(asyncio.create_task(one(asyncio.Event())) for _ in range(3))
                 case "leave" if inside:
@@ -234,6 +239,90 @@ def test_slots_and_limit_at_any_time(events):
         assert all(task.done() for task in waiting)
 
     asyncio.run(go())
+
+
+class TurnedLoop(asyncio.SelectorEventLoop):
+    """An event loop that turns its clock instead of waiting: hours of any code pass in no time."""
+
+    class Selector(selectors.DefaultSelector):
+        time = 0.0
+
+        def select(self, timeout=None):
+            self.time += timeout or 0.0
+            return super().select(0)
+
+    def __init__(self):
+        self.selector = self.Selector()
+        super().__init__(self.selector)
+
+    def time(self):
+        return self.selector.time
+
+
+class Busy:
+    """A server that takes a second for an answer, and turns calls away: a share of them by chance, and all that come
+    while it has `room` calls already. `refusal` is the seconds that this takes."""
+
+    name = model = "busy"
+
+    def __init__(self, *, share=0.0, room=10**6, refusal=0.01, seed=0):
+        self.share, self.room, self.refusal, self.random = share, room, refusal, Random(seed)
+        self.inside = 0
+
+    async def send(self, prompt):
+        if self.inside >= self.room or self.random.random() < self.share:
+            await asyncio.sleep(self.refusal)
+            return Again("rate_limit", "busy")
+        self.inside += 1
+        await asyncio.sleep(self.random.uniform(0.8, 1.2))
+        self.inside -= 1
+        return Reply(text="ok")
+
+    async def close(self):
+        pass
+
+
+def limits_of(server, most, prompts):
+    """The limit at every second of a run of the client, once it has had time to settle, and the client's stats."""
+
+    async def go():
+        clock = SimpleNamespace(now=asyncio.get_running_loop().time, sleep=asyncio.sleep)
+        slots, limits = Concurrency(most, clock=clock), []
+
+        async def watch():
+            while True:
+                limits.append(slots.limit)
+                await asyncio.sleep(1)
+
+        watching = asyncio.create_task(watch())
+        async with Client(server, concurrency=slots, clock=clock, random=Random(1)) as client:
+            texts = (Prompt(messages=(("user", str(i)),), template="test/1") for i in range(prompts))
+            async for _ in client.ask_all(texts, prompt=lambda prompt: prompt):
+                pass
+        watching.cancel()
+        return limits[len(limits) // 3 :], client.stats
+
+    with asyncio.Runner(loop_factory=TurnedLoop) as runner:
+        return runner.run(go())
+
+
+@pytest.mark.parametrize("refusal", [0.01, 1.0])
+@pytest.mark.parametrize("most", [4, 16, 64])
+def test_calls_turned_away_by_chance_leave_the_concurrency_useful(most, refusal):
+    limits, stats = limits_of(Busy(share=0.2, refusal=refusal), most, 60 * most)
+    assert stats.answered == 60 * most
+    assert sum(limits) / len(limits) > most / 2
+    assert min(limits) >= most / 4
+
+
+@pytest.mark.parametrize(("refusal", "most_over"), [(0.01, 1.25), (1.0, 2.0)])
+@pytest.mark.parametrize("room", [8, 16])
+def test_limit_goes_to_what_the_server_has_room_for(room, refusal, most_over):
+    """Where it turns away as slowly as it answers, a quarter of the calls, which is tolerated, may be too many."""
+    limits, stats = limits_of(Busy(room=room, refusal=refusal), 64, 60 * room)
+    assert stats.answered >= 0.97 * 60 * room
+    assert 0.6 * room < sum(limits) / len(limits) < 1.5 * room
+    assert max(limits) <= most_over * room
 
 
 def test_a_slot_that_is_granted_to_a_cancelled_waiter_is_passed_on():
@@ -319,6 +408,7 @@ def test_odd_settings_are_refused():
         lambda: Concurrency(0),
         lambda: Concurrency(4, least=5),
         lambda: Concurrency(4, cut=1.0),
+        lambda: Concurrency(4, tolerated=1.0),
     ):
         with pytest.raises(SettingsError, match="allowed"):
             make()
