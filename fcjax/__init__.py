@@ -1,6 +1,7 @@
 """Which statements of a long answer are false, on what evidence, and how sure that is.
 
-The public names load on first use, so that `import fcjax` stays light: jax and numba come with `infer`.
+The public names load on first use, so that `import fcjax` stays light: jax and numba come with `infer`, aiohttp with
+`Client`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,30 @@ if TYPE_CHECKING:
     from fcjax.assignment import Assignment, most_probable
     from fcjax.bulk import score
     from fcjax.engine import infer
-    from fcjax.errors import Fault, FcjaxError, InputError, SettingsError
+    from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
     from fcjax.graph import FactGraph
     from fcjax.influence import Influence, influences, leave_one_out
+    from fcjax.io.client import Client
+    from fcjax.io.endpoint import Endpoint
+    from fcjax.io.pacing import Budget, RateLimit
+    from fcjax.io.store import Store
     from fcjax.limits import Limits
     from fcjax.posterior import Posterior
     from fcjax.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
+    from fcjax.relating import Relating, relate_cases, relate_file
     from fcjax.settings import Settings
+    from fcjax.stages.relate import RelationModel
 
 __all__ = [
     "EPS",
     "Assignment",
     "Atom",
+    "Budget",
+    "BudgetError",
     "Case",
+    "Client",
     "Context",
+    "Endpoint",
     "FactGraph",
     "Fault",
     "FcjaxError",
@@ -34,16 +45,23 @@ __all__ = [
     "Label",
     "Limits",
     "MarkovModel",
+    "OutputError",
     "Posterior",
+    "RateLimit",
+    "Relating",
     "Relation",
+    "RelationModel",
     "RelationType",
     "Settings",
     "SettingsError",
     "Status",
+    "Store",
     "infer",
     "influences",
     "leave_one_out",
     "most_probable",
+    "relate_cases",
+    "relate_file",
     "score",
 ]
 
@@ -51,15 +69,21 @@ _HOMES = {
     "fcjax.assignment": ("Assignment", "most_probable"),
     "fcjax.bulk": ("score",),
     "fcjax.engine": ("infer",),
-    "fcjax.errors": ("Fault", "FcjaxError", "InputError", "SettingsError"),
+    "fcjax.errors": ("BudgetError", "Fault", "FcjaxError", "InputError", "OutputError", "SettingsError"),
     "fcjax.graph": ("FactGraph",),
     "fcjax.influence": ("Influence", "influences", "leave_one_out"),
+    "fcjax.io.client": ("Client",),
+    "fcjax.io.endpoint": ("Endpoint",),
+    "fcjax.io.pacing": ("Budget", "RateLimit"),
+    "fcjax.io.store": ("Store",),
     "fcjax.limits": ("Limits",),
     "fcjax.posterior": ("Posterior",),
     "fcjax.records": (
         "EPS", "Atom", "Case", "Context", "Label", "MarkovModel", "Relation", "RelationType", "Status",
     ),
+    "fcjax.relating": ("Relating", "relate_cases", "relate_file"),
     "fcjax.settings": ("Settings",),
+    "fcjax.stages.relate": ("RelationModel",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,1 +1,1 @@
-"""The outside world: files, and later clients, stores and retrievers. Never imports jax."""
+"""The outside world: files, language models, and the store of their replies. Never imports jax."""
