@@ -1,4 +1,4 @@
-"""What a caller hands over, looked at before any work: a name of a few, or a number within bounds (DESIGN 4)."""
+"""What a caller hands over, looked at before any work: a name of a few, or a number within bounds."""
 
 from __future__ import annotations
 
