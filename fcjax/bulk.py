@@ -36,7 +36,8 @@ from fcjax.io.files import (
 )
 from fcjax.io.files.objects import Row as FileRow
 from fcjax.io.files.objects import read_rows
-from fcjax.io.files.streams import Source, display_name
+from fcjax.io.files.results import working_file
+from fcjax.io.files.streams import Source, display_name, output_name, refuse_input
 from fcjax.records import Case, Status
 from fcjax.results import RESULTS_VERSION, Row, case_row, unscored_row
 from fcjax.settings import Settings
@@ -79,7 +80,9 @@ def score(
     else and `overwrite` is not set.
     """
     settings = settings or Settings()
-    _refuse_same_file(source, out)
+    if out is not None:
+        for written in (out, working_file(out)):
+            refuse_input(written, source)
     with readable_twice(source) as path, ExitStack() as open_things:
         found = survey(path, limit)
         settings = replace(settings, k=found.k if settings.k is None else settings.k)
@@ -241,7 +244,7 @@ def _kept_rows(out: Source, prints: _Fingerprints, total: int) -> Iterator[tuple
     Raises `OutputError` before the first one where the file holds anything that is not this run's own.
     """
     remedy = "name another file, or give --overwrite (overwrite=True) to write over it"
-    name = display_name(out)
+    name = output_name(out)
     count = end = 0
     try:
         for count, finished in enumerate(read_finished(out), 1):
@@ -291,13 +294,6 @@ def one_graph(source: Source, format: Format, settings: Settings, case_id: str |
     return FactGraph.from_dict(row.value, **{key: choice[key] for key in ("encoding", "context_prior", "atom_prior")})
 
 
-def _refuse_same_file(source: Source, out: Source | None) -> None:
-    if out is None or "-" in (os.fspath(source), os.fspath(out)):
-        return
-    if os.path.isfile(out) and os.path.exists(source) and os.path.samefile(source, out):
-        raise OutputError(f"{display_name(out)}: is the input itself; name another file for the results")
-
-
 @contextmanager
 def _locked(out: Source) -> Iterator[None]:
     """Hold a lock on `out` against other runs of this user; it ends with the process, however that ends."""
@@ -314,7 +310,7 @@ def _locked(out: Source) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                fault = f"{display_name(out)}: another run is writing to it; wait for it, or stop it"
+                fault = f"{output_name(out)}: another run is writing to it; wait for it, or stop it"
                 raise OutputError(fault) from None
             try:
                 current = os.path.samestat(os.fstat(lock.fileno()), os.stat(path))

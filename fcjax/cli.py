@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -249,15 +248,16 @@ def convert(
     OUT is replaced when it is complete."""
     if as_json and out == "-":
         raise SettingsError("--json and OUT - both want standard output; give OUT a name, or leave --json out")
-    if source != "-" and os.path.exists(out) and os.path.samefile(source, out):
-        raise OutputError(f"{out}: is the input itself; name another file")
     from fcjax.bulk import Settings, one_graph
     from fcjax.io.files import convert as run
     from fcjax.io.files import detect, write_uai
+    from fcjax.io.files.streams import refuse_input
 
     settings = Settings(**graph)
     given = given or detect(source)
     to = to or ("uai" if out.endswith(".uai") else "cases")
+    for written in (out, f"{out}.names", f"{out}.evid") if to == "uai" else (out,):
+        refuse_input(written, source, f"{source}.names")
     faults: tuple[Fault, ...] = ()
     if to == "uai":
         write_uai(out, one_graph(source, given, settings, case_id).to_model())
@@ -316,9 +316,11 @@ def infer(
     from fcjax.engine import use_persistent_cache
     from fcjax.graph import FactGraph
     from fcjax.io.files import read_uai
-    from fcjax.io.files.streams import write_lines
+    from fcjax.io.files.streams import refuse_input, write_lines
     from fcjax.results import model_answer
 
+    if out is not None:
+        refuse_input(out, model, evid, f"{model}.names")
     graph = FactGraph.from_model(read_uai(model, evid))
     use_persistent_cache()
     found = run([graph], limits=shell.taken_limits(options), **options)[0]

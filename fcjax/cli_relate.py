@@ -97,6 +97,7 @@ def relate(
         raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be asked")
     if as_json and out == "-":
         raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
+    also_read = options["template"], options["config"]
     with taken_client(options, dry_run=dry_run) as asking:
         how = _how(**options)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
@@ -105,6 +106,9 @@ def relate(
             _show_estimate(source, asking, how, about, limit=limit, quiet=quiet, as_json=as_json)
             return
         assert out is not None
+        from fcjax.io.files.streams import refuse_input
+
+        refuse_input(out, asking.store, *also_read)
         watch = _Watch(bar=not quiet)
         try:
             from fcjax.relating import relate_file

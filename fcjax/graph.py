@@ -211,7 +211,8 @@ class FactGraph:
         if faults:
             raise InputError(*faults)
         pairs = [(scope, values) for scope, values in model.factors if len(scope) == 2]
-        unary, log_scale = _multiplied([(scope[0], values) for scope, values in model.factors if len(scope) == 1], names)
+        alone = [(scope[0], values) for scope, values in model.factors if len(scope) == 1]
+        unary, log_scale = _multiplied(alone, names)
         return cls(
             ids=names,
             kinds=tuple("variable" for _ in names),

@@ -21,7 +21,7 @@ import orjson
 from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
 from fcjax.io.client import HOPELESS, Client, Estimate
 from fcjax.io.files import case_to_dict, read_cases
-from fcjax.io.files.streams import Source, display_name, write_lines
+from fcjax.io.files.streams import Source, display_name, output_name, refuse_input, write_lines
 from fcjax.io.window import Window
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Case, Relation, Status
@@ -302,15 +302,13 @@ def relate_file(
 
 def _check_place(source: Source, out: Source) -> None:
     """Raise before any work where `out` cannot be written to."""
-    name = display_name(out)
+    refuse_input(out, source)
     if os.fspath(out) == "-":
         return
-    if os.path.exists(out) and os.path.exists(source) and os.path.samefile(source, out):
-        raise OutputError(f"{name}: is the input itself; name another file")
     folder = os.path.dirname(os.path.realpath(out))
     if not os.access(folder, os.W_OK):
         seen = "cannot be written to" if os.path.isdir(folder) else "does not exist"
-        raise OutputError(f"{name}: its folder {seen}; name a file in another one")
+        raise OutputError(f"{output_name(out)}: its folder {seen}; name a file in another one")
 
 
 async def _next(stream: AsyncIterator[Case]) -> Case | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fcjax.errors import InputError, OutputError, SettingsError
 from fcjax.io.entries import ANSWERED, DAMAGED, DamagedError, canonical, unpack
-from fcjax.io.files.streams import Source, write_lines
+from fcjax.io.files.streams import Source, refuse_input, write_lines
 from fcjax.io.schema import COUNTED, FORMAT, connect, damaged_file, is_busy, is_damaged, locked, patiently
 
 _SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
@@ -114,6 +114,7 @@ def export(path: Path, out: Source) -> Exported:
     A line has the columns of its row, with `prompt` and `answer` as objects. Raises `InputError` where there is no
     store and `OutputError` where `out` cannot be written.
     """
+    refuse_input(out, path)
     damaged = 0
 
     def lines() -> Iterator[bytes]:

@@ -127,6 +127,41 @@ def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path)
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_no_command_writes_over_its_input(good, tmp_path):
+    model, evidence, answer = tmp_path / "model.uai", tmp_path / "seen.evid", tmp_path / "seen.json"
+    assert fcjax("convert", good, model, "--case", "one").returncode == OK
+    evidence.write_text("1 0 1\n")
+    part, link = tmp_path / "out.json.part", tmp_path / "link.jsonl"
+    part.write_bytes(good.read_bytes())
+    link.symlink_to(good)
+    names = Path(f"{model}.names")
+    before = {file: file.read_bytes() for file in (good, model, evidence, names, part)}
+    for args in (
+        ("score", good, "-o", link, "--overwrite"),
+        ("score", part, "-o", tmp_path / "out.json", "--overwrite"),  # where its lines gather until it is done
+        ("convert", good, link),
+        ("convert", model, model),
+        ("convert", names, model, "--from", "cases", "--to", "uai"),
+        ("infer", model, "-o", model),
+        ("infer", model, "-o", names),
+        ("infer", model, "--evid", evidence, "-o", evidence),
+    ):
+        done = fcjax(*args)
+        assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True), args
+    for args, stdin, stdout in (
+        (("score", "-", "-o", good, "--overwrite"), good, None),
+        (("convert", "-", good), good, None),
+        (("infer", "-", "-o", model), model, None),
+        (("score", good, "-o", "-"), None, good),
+    ):
+        with open(stdin or os.devnull, "rb") as given, open(stdout or answer, "ab") as taken:
+            done = subprocess.run(
+                [SCRIPT, *map(str, args)], stdin=given, stdout=taken, stderr=subprocess.PIPE, check=False
+            )
+        assert (done.returncode, b"is the input itself" in done.stderr) == (UNUSABLE, True), args
+    assert {file: file.read_bytes() for file in before} == before
+
+
 def test_other_results_are_refused_with_the_way_out(good, tmp_path):
     out = tmp_path / "out.jsonl"
     fcjax("score", good, "-o", out, "-q")

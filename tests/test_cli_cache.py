@@ -180,6 +180,13 @@ def test_export_has_every_row_whole(store, tmp_path, name):
     assert lines[3]["key"] == ask(3)[1]
 
 
+def test_export_never_writes_over_the_store(store):
+    before = store.read_bytes()
+    done = cache("export", "--store", store, store)
+    assert (done.returncode, store.read_bytes()) == (UNUSABLE, before)
+    assert b"is the input itself" in done.stderr
+
+
 def test_export_to_standard_output(store):
     assert len(cache("export", "--store", store, "-").stdout.splitlines()) == 6
     assert cache("export", "--store", store, "-", "--json").returncode == UNUSABLE

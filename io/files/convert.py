@@ -21,7 +21,7 @@ from fcjax.io.files.factreasoner import (
 )
 from fcjax.io.files.formats import Format, detect
 from fcjax.io.files.objects import Row
-from fcjax.io.files.streams import Source, display_name
+from fcjax.io.files.streams import Source, display_name, refuse_input
 from fcjax.records import Case
 
 Target = Literal["cases", "problem", "graph"]
@@ -56,6 +56,7 @@ def convert(
     if format not in get_args(Target) or to not in get_args(Target):
         allowed = ", ".join(get_args(Target))
         raise SettingsError(f"{display_name(source)}: {format} cannot become {to}; allowed on both sides: {allowed}")
+    refuse_input(target, source)
     faults: list[Fault] = []
     if to == "graph" and format == "graph":
         written = write_graphs(target, _values(read_graphs(source), faults))

@@ -63,7 +63,7 @@ def read_finished(path: Source) -> Iterator[Finished]:
     A last line that was cut short is left out, and so is all that follows a line that is not a JSON object. Hand the
     last `end` to `ResultsWriter` as `keep` and go on after it.
     """
-    path, work, end = Path(path), _working_file(path), 0
+    path, work, end = Path(path), working_file(path), 0
     if not work.is_file():
         if work == path or not path.is_file():
             return
@@ -83,7 +83,7 @@ def read_finished(path: Source) -> Iterator[Finished]:
             yield Finished(value, end)
 
 
-def _working_file(path: Source) -> Path:
+def working_file(path: Source) -> Path:
     """Where the lines of a run gather: the output itself where that is plain lines, else a file beside it."""
     path = Path(path)
     packed = path.suffix in (".gz", ".json")
@@ -101,7 +101,7 @@ class ResultsWriter:
     def __init__(self, path: Source, keep: int = 0):
         """`keep` is the `end` of the last line of `read_finished` that is to stay; what comes after it is dropped."""
         self._path = Path(path)
-        self._work = _working_file(path)
+        self._work = working_file(path)
         if keep and not self._work.exists():
             with replacing(self._work) as lines:
                 for finished in takewhile(lambda finished: finished.end <= keep, read_finished(path)):

@@ -9,6 +9,7 @@ import errno
 import gzip
 import io
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -52,6 +53,29 @@ class Line:
 def display_name(path: Source) -> str:
     """How messages name a file."""
     return "standard input" if os.fspath(path) == "-" else os.fspath(path)
+
+
+def output_name(path: Source) -> str:
+    """How messages name a file that is written."""
+    return "standard output" if os.fspath(path) == "-" else os.fspath(path)
+
+
+def refuse_input(out: Source, *sources: Source | None) -> None:
+    """Raise `OutputError` where `out` is one of the inputs, under whatever name, standard input and output included."""
+    written = _file_of(out, sys.stdout)
+    for source in sources:
+        read = None if source is None else _file_of(source, sys.stdin)
+        if written and read and os.path.samestat(written, read):
+            raise OutputError(f"{output_name(out)}: is the input itself; name another file")
+
+
+def _file_of(path: Source, stream: Any) -> os.stat_result | None:
+    """The ordinary file that a path or standard stream leads to."""
+    try:
+        found = os.fstat(stream.fileno()) if os.fspath(path) == "-" else os.stat(path)
+    except (OSError, ValueError, AttributeError):  # not there, closed, or no file at all
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 @contextmanager
@@ -195,7 +219,7 @@ class LineWriter:
     """
 
     def __init__(self, path: Source, keep: int = 0):
-        self._name = display_name(path)
+        self._name = output_name(path)
         self._is_ours = os.fspath(path) != "-"
         with _reported(self._name):
             if not self._is_ours:
@@ -226,7 +250,7 @@ def replacing(path: Source) -> Iterator[BinaryIO]:
 
     What is not an ordinary file (standard output, a pipe, a device) is written to directly. Raises `OutputError`.
     """
-    name = display_name(path)
+    name = output_name(path)
     with _reported(name):
         if os.fspath(path) == "-":
             yield sys.stdout.buffer
