@@ -232,9 +232,7 @@ def _eliminate(
         sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, by_step, by_arc)
     clock.mark("sweep")
     rows = np.flatnonzero(exact)
-    layout.carry_back(
-        steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint
-    )
+    layout.carry_back(steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint)
     reduce.restore(table.node_ptr, reduced, rows, solution.p, joint)
     solution.log_z[rows] = log_z[rows] + reduced.log_z[rows]
     for g in rows[solution.gap[rows] != 0].tolist():  # searched in vain before

@@ -18,7 +18,9 @@ BUDGET = 3e9  # table entries that one graph may cost where no time is set: some
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
 NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
 SLICE = 64  # rows between two looks at the clock
-HARD, WIDER = 8.0, 4  # a root whose bound is so many nats too high is searched with a rest so much wider
+# A search is as hard as the nats that the root's bound is too high and the variables of the cutset, together: from
+# which hardness on is the rest so much wider?
+WIDER = {"tight": ((90.0, 6), (40.0, 4)), "label": ((55.0, 4),)}
 
 
 def condition(
@@ -66,9 +68,11 @@ def condition(
         return write(np.inf)
     believed = state.state[0].copy()
     search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
-    if limits.cutset_width is None and search.excess(state) > math.exp(HARD):
+    hardness = len(belief) + math.log(max(1.0, search.excess(state)))
+    wider = next((wider for least, wider in WIDER[effort] if hardness > least), 0)
+    if wider and limits.cutset_width is None:
         spent = state.scalar[search.ROWS]
-        state, work, belief, rows = prepare(target + WIDER)
+        state, work, belief, rows = prepare(target + wider)
         believed = state.state[0].copy()
         search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
         state.scalar[search.ROWS] += spent

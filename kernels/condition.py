@@ -17,7 +17,8 @@ from fcjax.kernels.cutset import CLAMP, log_weight
 from fcjax.kernels.logspace import log_add
 
 LANES = sweep_lanes.LANES
-SAFE = 600.0  # nats of range that a float64 table certainly holds
+FLOOR = -60.0  # log weights of a bound are raised to this, which keeps it an upper one and everything finite
+SAFE = 1200.0  # nats: what is lost under 1e-308 after a range of 700 cannot come back through one of 500
 
 # entries of `Search.scalar`
 LOG_L, OPEN, REFERENCE, ROWS, NODES, HEAP, SOLVED = range(7)
@@ -35,7 +36,9 @@ class Search(NamedTuple):
     program: sweep_lanes.Program  # of the rest
     log_arc: np.ndarray  # [A, 4] float64: weights of the rest
     arc_range: float  # nats between the least and the largest entry, summed over the arcs; inf with zeros
-    logit: np.ndarray  # [2 M] float64: unnormalised log weights w, by arc of the cutset variable
+    free: np.ndarray  # [D] bool: whether a variable has no neighbour in the cutset
+    floored: np.ndarray  # [2 M, 4] float64: log weights by [state of the cutset variable][the other], FLOOR at least
+    share: np.ndarray  # [2 M] float64: unnormalised weights w, by arc of the cutset variable
     shift: np.ndarray  # [2 M] float64: d
     state: np.ndarray  # [N, D] int8: assignments of the nodes
     depth: np.ndarray  # [N] int32
@@ -79,14 +82,21 @@ def start(core, cut, order, belief, message, nodes):
     where = place.astype(np.int64)
     for i in range(len(cut)):
         where[cut[i]] = -1 - i
-    logit, shift = np.zeros(2 * edges), np.zeros(2 * edges)
-    for v in cut:
+    share, shift, floored = np.zeros(2 * edges), np.zeros(2 * edges), np.zeros((2 * edges, 4))
+    free = np.ones(len(cut), np.bool_)
+    for i in range(len(cut)):
+        v = cut[i]
         for k in range(core.row[v], core.row[v + 1]):
             t = np.maximum(core.table[core.edge[k]], -CLAMP)
-            logit[k] = math.log(abs(t[0] + t[3] - t[1] - t[2]) + 1e-3)
+            share[k] = abs(t[0] + t[3] - t[1] - t[2]) + 1e-3
             shift[k] = message[k]
+            free[i] = free[i] and where[core.column[k]] >= 0
+            for z in range(2):
+                for x in range(2):
+                    floored[k, 2 * z + x] = max(log_weight(core, k, v, z, x), FLOOR)
     search = Search(
-        cut, where, steps, sweep_lanes.lay(steps, arc, scale), log_arc, spread, logit, shift, np.zeros((nodes, len(cut)), np.int8),
+        cut, where, steps, sweep_lanes.lay(steps, arc, scale), log_arc, spread, free, floored, share,
+        shift, np.zeros((nodes, len(cut)), np.int8),
         np.zeros(nodes, np.int32), np.empty(nodes), np.empty(nodes, np.int64), np.zeros(count), np.zeros((edges, 4)),
         np.zeros(7),
     )  # fmt: skip
@@ -102,6 +112,8 @@ class Workspace(NamedTuple):
     state: np.ndarray  # [LANES, D] int8: assignments of the rows at hand
     unary: np.ndarray  # [LANES, R, 2] float64: log unaries of the rows
     cut_unary: np.ndarray  # [D, 2] float64: of the unassigned cutset variables
+    shared: np.ndarray  # [R, 2] float64: what rows have in common
+    cut_shared: np.ndarray  # [D, 2] float64: likewise
     constant: np.ndarray  # [LANES] float64: logarithms of what is left over beside the rest
     log_z: np.ndarray  # [LANES] float64: of the rest
     held: np.ndarray  # [LANES] bool
@@ -121,33 +133,37 @@ def workspace(search, wanted):
         chosen[k] = wanted[search.steps.arc_edge[k]]
     return Workspace(
         np.empty((LANES, len(search.cut)), np.int8), np.empty((LANES, rest, 2)), np.empty((len(search.cut), 2)),
+        np.empty((rest, 2)), np.empty((len(search.cut), 2)),
         np.empty(LANES), np.empty(LANES), np.empty(LANES, np.bool_), np.empty((LANES, rest)),
         np.empty((LANES, arcs, 4)), chosen, np.zeros(arcs, np.bool_), sweep_lanes.workspace(search.program),
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def assign(core, search, work, lane, depth):
-    """Fold the first `depth` cutset variables of a row into their neighbours' unaries, and what is left over into
-    `work.constant`."""
-    state, unary = work.state[lane], work.unary[lane]
+def load(core, search, unary, cut_unary):
+    """The unaries of the rest and of the cutset, with nothing assigned."""
     for i in range(len(search.steps.variable)):
         unary[i] = core.unary[search.steps.variable[i]]
     for i in range(len(search.cut)):
-        work.cut_unary[i] = core.unary[search.cut[i]]
+        cut_unary[i] = core.unary[search.cut[i]]
+
+
+@njit(cache=True, nogil=True)
+def assign(core, search, state, first, last, unary, cut_unary):
+    """Fold cutset variables `first:last` into their neighbours' unaries; returns the logarithm of what is left over."""
     constant = 0.0
-    for i in range(depth):
+    for i in range(first, last):
         v, z = search.cut[i], state[i]
-        constant += work.cut_unary[i, z]  # earlier ones have folded their factors in
+        constant += cut_unary[i, z]  # earlier ones have folded their factors in
         for k in range(core.row[v], core.row[v + 1]):
             at = search.place[core.column[k]]
             if at >= 0:
                 unary[at, 0] += log_weight(core, k, v, z, 0)
                 unary[at, 1] += log_weight(core, k, v, z, 1)
             elif -1 - at > i:
-                work.cut_unary[-1 - at, 0] += log_weight(core, k, v, z, 0)
-                work.cut_unary[-1 - at, 1] += log_weight(core, k, v, z, 1)
-    work.constant[lane] = constant
+                cut_unary[-1 - at, 0] += log_weight(core, k, v, z, 0)
+                cut_unary[-1 - at, 1] += log_weight(core, k, v, z, 1)
+    return constant
 
 
 @njit(cache=True, nogil=True)
@@ -182,7 +198,10 @@ def solve(core, search, work, wanted, rows):
     for lane in range(rows):
         if lane > count:
             work.state[count] = work.state[lane]
-        assign(core, search, work, count, len(search.cut))
+        load(core, search, work.unary[count], work.cut_unary)
+        work.constant[count] = assign(
+            core, search, work.state[count], 0, len(search.cut), work.unary[count], work.cut_unary
+        )  # fmt: skip
         count += work.constant[count] > -math.inf
     search.scalar[SOLVED] += rows
     sweep_rest(search, work, count, work.wanted, True)

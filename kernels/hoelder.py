@@ -17,13 +17,15 @@ import math
 import numpy as np
 from numba import njit
 
-from fcjax.kernels.condition import ROWS, assign, sweep_rest
-from fcjax.kernels.cutset import log_weight
+from fcjax.kernels.condition import FLOOR, LOG_L, ROWS, assign, load, sweep_rest
 from fcjax.kernels.logspace import log_add
 
-FLOOR = -60.0  # log weights are raised to this, which keeps the bounds upper bounds and everything finite
-RATE = 0.05  # of Adam
-STRIDE, WORTH = 5, 0.5  # tightening goes on while so many steps gain so many nats
+RATE = 0.1  # of Adam
+STRIDE, WORTH = 4, 0.5  # tightening goes on while so many steps gain so many nats
+FAR = 10.0  # nats over the solved part, from which it is tried in smaller steps too
+GRAIN = 64  # chords of softplus in a unit
+CHORDS = np.log1p(np.exp(-np.arange(40 * GRAIN + 1) / GRAIN))
+LAST = len(CHORDS) - 1
 MARGIN = 1e-9  # by which bounds are rounded up, against rounding errors
 
 
@@ -34,67 +36,82 @@ def _reaches(search, i, depth, at):
 
 
 @njit(cache=True, nogil=True)
-def _total_weight(core, search, i, depth):
-    total = 0.0
-    v = search.cut[i]
+def _weights(core, search, i, depth, cut_unary):
+    """The sum of cutset variable i's shares, and log b(v) for v = 0, 1, by all messages that are sent."""
+    v, total = search.cut[i], 0.0
+    base0, base1 = max(cut_unary[i, 0], 50 * FLOOR), max(cut_unary[i, 1], 50 * FLOOR)
     for k in range(core.row[v], core.row[v + 1]):
         if _reaches(search, i, depth, search.place[core.column[k]]):
-            total += math.exp(search.logit[k])
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _base(core, search, work, i, depth):
-    """log b(v) of cutset variable i for v = 0, 1, by all shifts that are in use."""
-    v = search.cut[i]
-    base0, base1 = max(work.cut_unary[i, 0], 50 * FLOOR), max(work.cut_unary[i, 1], 50 * FLOOR)
-    for k in range(core.row[v], core.row[v + 1]):
-        if _reaches(search, i, depth, search.place[core.column[k]]):
+            total += search.share[k]
             base1 += search.shift[k]
-    return base0, base1
+    return total, base0, base1
 
 
 @njit(cache=True, nogil=True)
-def _shatter(core, search, work, lane, depth):
-    """Sum out a row's unassigned cutset variables by Hoelder's inequality, last first."""
-    unary = work.unary[lane]
-    constant = 0.0
-    for i in range(len(search.cut) - 1, depth - 1, -1):
-        v = search.cut[i]
-        total = _total_weight(core, search, i, depth)
-        base0, base1 = _base(core, search, work, i, depth)
-        if total == 0.0:
-            constant += log_add(base0, base1)
+def _softplus(distance):
+    """log(1 + exp(-distance)) from above: chords of a convex function; `distance` >= 0."""
+    at = distance * GRAIN
+    if not at < LAST:
+        return CHORDS[LAST]
+    k = int(at)
+    return CHORDS[k] + (at - k) * (CHORDS[k + 1] - CHORDS[k])
+
+
+@njit(cache=True, nogil=True)
+def _shatter(core, search, i, depth, unary, cut_unary):
+    """Sum out cutset variable i by Hoelder's inequality; returns a log constant."""
+    total, base0, base1 = _weights(core, search, i, depth, cut_unary)
+    if total == 0.0:
+        return log_add(base0, base1)
+    v = search.cut[i]
+    for k in range(core.row[v], core.row[v + 1]):
+        at = search.place[core.column[k]]
+        if not _reaches(search, i, depth, at):
             continue
-        for k in range(core.row[v], core.row[v + 1]):
-            at = search.place[core.column[k]]
-            if not _reaches(search, i, depth, at):
-                continue
-            w = math.exp(search.logit[k]) / total
-            for x in range(2):
-                message = w * log_add(
-                    max(log_weight(core, k, v, 0, x), FLOOR) / w + base0,
-                    (max(log_weight(core, k, v, 1, x), FLOOR) - search.shift[k]) / w + base1,
-                )
-                if at >= 0:
-                    unary[at, x] += message
-                else:
-                    work.cut_unary[-1 - at, x] += message
-    work.constant[lane] += constant
+        w, inverse = search.share[k] / total, total / search.share[k]
+        for x in range(2):
+            a = search.floored[k, x] * inverse + base0
+            b = (search.floored[k, 2 + x] - search.shift[k]) * inverse + base1
+            message = w * (max(a, b) + _softplus(abs(a - b)))
+            if at >= 0:
+                unary[at, x] += message
+            else:
+                cut_unary[-1 - at, x] += message
+    return 0.0
 
 
 @njit(cache=True, nogil=True)
-def upper(core, search, work, rows, depth):
+def _relax(core, search, work, rows, common, depth):
+    """Unaries and constants of the rows whose first `depth` cutset variables are assigned; `common` of them alike.
+
+    What is alike in all rows is worked out once: so are the messages of variables without a neighbour in the cutset.
+    """
+    count = len(search.cut)
+    load(core, search, work.shared, work.cut_shared)
+    constant = assign(core, search, work.state[0], 0, common, work.shared, work.cut_shared)
+    for i in range(count - 1, depth - 1, -1):
+        if search.free[i]:
+            constant += _shatter(core, search, i, depth, work.shared, work.cut_shared)
+    for lane in range(rows):
+        unary = work.unary[lane]
+        unary[:] = work.shared
+        work.cut_unary[:] = work.cut_shared
+        rest = assign(core, search, work.state[lane], common, depth, unary, work.cut_unary)
+        for i in range(count - 1, depth - 1, -1):
+            if not search.free[i]:
+                rest += _shatter(core, search, i, depth, unary, work.cut_unary)
+        work.constant[lane] = constant + rest
+        if work.constant[lane] == -math.inf:
+            unary[:] = 0.0  # nothing to be swept for
+
+
+@njit(cache=True, nogil=True)
+def upper(core, search, work, rows, common, depth):
     """The log upper bounds, in `work.log_z`, of the nodes in the first `rows` rows of `work.state`, all of one `depth`.
 
-    A bound that is not a number comes out as inf.
+    The first `common` variables have the same state in all of them. A bound that is not a number comes out as inf.
     """
-    for lane in range(rows):
-        assign(core, search, work, lane, depth)
-        if work.constant[lane] > -math.inf:
-            _shatter(core, search, work, lane, depth)
-        else:
-            work.unary[lane] = 0.0  # nothing to be swept for
+    _relax(core, search, work, rows, common, depth)
     sweep_rest(search, work, rows, work.nothing, False)
     for lane in range(rows):
         if work.constant[lane] == -math.inf:
@@ -116,21 +133,23 @@ def tighten(core, search, work, most):
     moment, square = np.zeros((2, arcs)), np.zeros((2, arcs))
     gradient = np.zeros((2, arcs))
     slope = np.zeros((len(core.unary), 2))
-    best, best_logit, best_shift = math.inf, search.logit.copy(), search.shift.copy()
-    last = math.inf
+    logit = np.log(np.maximum(search.share, 1e-300))
+    best, best_share, best_shift = math.inf, search.share.copy(), search.shift.copy()
+    last, rate = math.inf, RATE
     spent = 0
     while spent < most:
         spent += 1
-        assign(core, search, work, 0, 0)
-        _shatter(core, search, work, 0, 0)
+        _relax(core, search, work, 1, 0, 0)
         sweep_rest(search, work, 1, work.nothing, True)
         value = work.log_z[0] + work.constant[0]
         if value < best:
             best = value
-            best_logit[:], best_shift[:] = search.logit, search.shift
+            best_share[:], best_shift[:] = search.share, search.shift
         if spent % STRIDE == 0:
             if last - best < WORTH:
-                break
+                if rate < RATE or best - search.scalar[LOG_L] < FAR:
+                    break
+                rate /= 3.0
             last = best
         for i in range(len(search.steps.variable)):
             v = search.steps.variable[i]
@@ -139,8 +158,7 @@ def tighten(core, search, work, most):
         gradient[:] = 0.0
         for i in range(len(search.cut)):
             v = search.cut[i]
-            total = _total_weight(core, search, i, 0)
-            base0, base1 = _base(core, search, work, i, 0)
+            total, base0, base1 = _weights(core, search, i, 0, work.cut_unary)
             slope[v] = 0.0
             if total == 0.0:
                 slope[v, 1] = 1.0 / (1.0 + math.exp(min(700.0, base0 - base1)))
@@ -151,22 +169,23 @@ def tighten(core, search, work, most):
                 u = core.column[k]
                 if not _reaches(search, i, 0, search.place[u]):
                     continue
-                w = math.exp(search.logit[k]) / total
+                w = search.share[k] / total
                 for x in range(2):
-                    f0 = max(log_weight(core, k, v, 0, x), FLOOR) / w
-                    f1 = (max(log_weight(core, k, v, 1, x), FLOOR) - search.shift[k]) / w
+                    f0 = search.floored[k, x] / w
+                    f1 = (search.floored[k, 2 + x] - search.shift[k]) / w
                     a, b = f0 + base0, f1 + base1
-                    q1 = 1.0 / (1.0 + math.exp(min(700.0, a - b)))
+                    less = math.exp(-abs(a - b))
+                    q1 = (1.0 if b >= a else less) / (1.0 + less)
                     g = slope[u, x]
                     slope[v, 0] += g * w * (1.0 - q1)
                     slope[v, 1] += g * w * q1
                     gradient[1, k] -= g * q1
-                    gradient[0, k] += g * (log_add(a, b) - (1.0 - q1) * f0 - q1 * f1)
+                    gradient[0, k] += g * (max(a, b) + math.log1p(less) - (1.0 - q1) * f0 - q1 * f1)
                 gradient[0, k] *= w
                 mean += gradient[0, k]
             for k in range(core.row[v], core.row[v + 1]):
                 if _reaches(search, i, 0, search.place[core.column[k]]):
-                    gradient[0, k] -= math.exp(search.logit[k]) / total * mean
+                    gradient[0, k] -= search.share[k] / total * mean
                     gradient[1, k] += slope[v, 1]
         for j in range(2):
             for k in range(arcs):
@@ -174,11 +193,12 @@ def tighten(core, search, work, most):
                 moment[j, k] = 0.9 * moment[j, k] + 0.1 * g
                 square[j, k] = 0.999 * square[j, k] + 0.001 * g * g
                 move = moment[j, k] / (1.0 - 0.9**spent)
-                step = RATE * move / (math.sqrt(square[j, k] / (1.0 - 0.999**spent)) + 1e-8)
+                step = rate * move / (math.sqrt(square[j, k] / (1.0 - 0.999**spent)) + 1e-8)
                 if j == 0:
-                    search.logit[k] = max(-20.0, search.logit[k] - step)
+                    logit[k] = max(-20.0, logit[k] - step)
+                    search.share[k] = math.exp(logit[k])
                 else:
                     search.shift[k] -= step
-    search.logit[:], search.shift[:] = best_logit, best_shift
+    search.share[:], search.shift[:] = best_share, best_shift
     search.scalar[ROWS] += spent
     return spent

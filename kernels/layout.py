@@ -51,7 +51,7 @@ def weigh(steps, node_ptr, reduced):
 
 @njit(cache=True, nogil=True)
 def carry_back(steps, node_ptr, reduced, graphs, wanted, p, joint, by_variable, by_edge):
-    """Posteriors `by_variable [V]` and joint posteriors `by_edge [E + V, 4]` of some graphs, from those by step and arc.
+    """Posteriors `by_variable [V]` and joint ones `by_edge [E + V, 4]` of some graphs, from those by step and arc.
 
     What has no step or arc that is wanted is left for `reduce.restore` to fill in.
     """

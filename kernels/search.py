@@ -127,7 +127,7 @@ def begin(core, search, work, wanted, tighten):
         return  # that was all of Z
     if tighten > 0:
         hoelder.tighten(core, search, work, tighten)
-    hoelder.upper(core, search, work, 1, 0)
+    hoelder.upper(core, search, work, 1, 0, 0)
     search.depth[0], search.bound[0] = 0, work.log_z[0]
     search.scalar[ROWS] += 1
     search.scalar[NODES] = 1
@@ -169,7 +169,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
         if depth + levels == count:
             condition.solve(core, search, work, wanted, children)
             continue
-        hoelder.upper(core, search, work, children, depth + levels)
+        hoelder.upper(core, search, work, children, depth, depth + levels)
         for lane in range(children):
             if work.log_z[lane] > -math.inf:
                 child = np.int64(search.scalar[NODES])

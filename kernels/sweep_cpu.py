@@ -8,8 +8,8 @@ lowest, so that the variable at hand always holds the top bit and a step reads t
 The same linear steps, transposed and run backwards from a table of ones, give every posterior. A is built as an outer
 product of a high and a low half of the bits. Tables are rescaled by their sum (which compiles to vector instructions;
 a maximum does not); what was flushed to 0 at any step can move a posterior by no more than (entries) * tiny / S, where
-S is the inner product of T' and the backward table, both of sum 1 before the step. So a row whose S falls under `steps * entries * tiny / 1e-9` somewhere
-is reported as not held by the number format, and is left to `sweep_log`.
+S is the inner product of T' and the backward table, both of sum 1 before the step. So a row whose S falls under
+`steps * entries * tiny / 1e-9` somewhere is reported as not held by the number format, and is left to `sweep_log`.
 """
 
 from __future__ import annotations
