@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -26,12 +26,14 @@ from fcjax.graph import FactGraph
 from fcjax.io.files import (
     Format,
     ResultsWriter,
+    encode_result,
     graph_to_case,
     parse_case,
     parse_graph,
     read_cases,
     read_finished,
     read_graphs,
+    read_results,
     read_uai,
 )
 from fcjax.io.files.objects import Row as FileRow
@@ -94,7 +96,9 @@ def score(
         if out is not None:
             open_things.enter_context(_locked(out))
             end = 0
-            earlier = () if overwrite or os.fspath(out) == "-" else _kept_rows(out, prints, len(found))
+            earlier: Iterable[tuple[Row, int]] = ()
+            if not overwrite and os.fspath(out) != "-":
+                earlier = _kept_rows(out, prints, len(found), lambda i: next(islice(_read(path, settings), i, None)).id)
             for row, end in earlier:  # noqa: B007, where the last one ends is where the work goes on
                 kept += 1
                 summary.add(row)
@@ -238,35 +242,60 @@ class _Fingerprints:
         return hashlib.blake2b(self._settings + self._found.digest(i), digest_size=16).hexdigest()
 
 
-def _kept_rows(out: Source, prints: _Fingerprints, total: int) -> Iterator[tuple[Row, int]]:
+def _kept_rows(
+    out: Source, prints: _Fingerprints, total: int, id_of: Callable[[int], str]
+) -> Iterator[tuple[Row, int]]:
     """The finished rows that an earlier run left in `out`, each with where it ends in the file.
 
-    Raises `OutputError` before the first one where the file holds anything that is not this run's own.
+    Raises `OutputError` before the first one where the file, or the one where its lines gather, holds anything that is
+    not this run's own. `id_of` gives the id of case `i`: a line that was cut short must be that case's.
     """
     remedy = "name another file, or give --overwrite (overwrite=True) to write over it"
-    name = output_name(out)
-    count = end = 0
-    try:
-        for count, finished in enumerate(read_finished(out), 1):
+    work = working_file(out)
+    end = 0
+
+    def check(rows: Iterable[Row], name: str) -> int:
+        count = 0
+        try:
+            for count, row in enumerate(rows, 1):
+                if count > total:
+                    raise OutputError(f"{name}: holds more results than the {total:,} cases of this run; {remedy}")
+                if row.get("fingerprint") != prints.of(count - 1):
+                    what = "is not a result of this input with these settings"
+                    raise OutputError(f"{name}: line {count} {what}; {remedy}")
+        except InputError as error:
+            raise OutputError(f"{name}: is not a file of results; {remedy}") from error
+        return count
+
+    def finished_rows() -> Iterator[Row]:
+        nonlocal end
+        for finished in read_finished(out):
             end = finished.end
-            if count > total:
-                raise OutputError(f"{name}: holds more results than the {total:,} cases of this run; {remedy}")
-            if finished.result.get("fingerprint") != prints.of(count - 1):
-                what = "is not a result of this input with these settings"
-                raise OutputError(f"{name}: line {count} {what}; {remedy}")
-    except InputError as error:
-        raise OutputError(f"{name}: is not a file of results; {remedy}") from error
-    if os.path.isfile(out) and Path(out).suffix not in (".gz", ".json"):
-        with open(out, "rb") as stream:
+            yield finished.result
+
+    if work.is_file():
+        if work != Path(out) and os.path.isfile(out):  # both are there, so each must be ours
+            check(read_results(out), output_name(out))
+        count = check(finished_rows(), output_name(work))
+        with open(work, "rb") as stream:
             stream.seek(end)
-            rest = stream.read(len(_ROW_BEGINS))
-            if not _ROW_BEGINS.startswith(rest) or stream.readline().endswith(b"\n"):
-                raise OutputError(f"{name}: line {count + 1} is not a result; {remedy}")
+            rest = stream.read()
+        if rest and not (count < total and _is_cut_short(rest, id_of(count), prints.of(count))):
+            raise OutputError(f"{output_name(work)}: line {count + 1} is not a result of this run; {remedy}")
+    else:
+        count = check(finished_rows(), output_name(out))
     for finished in islice(read_finished(out), count):
         yield finished.result, finished.end
 
 
-_ROW_BEGINS: Final = b'{"id":'
+def _is_cut_short(rest: bytes, id: str, fingerprint: str) -> bool:
+    """Whether what stands after the last finished line is the beginning of one particular row, and nothing more."""
+    try:
+        row = orjson.loads(rest)
+    except orjson.JSONDecodeError:
+        begins = encode_result({"id": id, "status": ""}).removesuffix(b'"}')
+        return b"\n" not in rest and rest[: len(begins)] == begins[: len(rest)]
+    return b"\n" not in rest and isinstance(row, dict) and row.get("fingerprint") == fingerprint
 
 
 def one_graph(source: Source, format: Format, settings: Settings, case_id: str | None = None) -> FactGraph:

@@ -289,18 +289,56 @@ def test_more_cases_may_be_added_to_the_input_where_k_is_given(source, tmp_path)
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "content", ["notes of mine\n", "notes without an end", '{"id": "case-0"}\n', "[1, 2]\n", "\n\n", '{"id":1']
-)
-def test_a_file_that_is_no_result_of_this_run_is_not_touched(source, tmp_path, content):
-    out = tmp_path / "notes.txt"
+FOREIGN = [
+    "notes of mine\n",
+    "notes without an end",
+    '{"id": "case-0"}\n',
+    "[1, 2]\n",
+    "\n\n",
+    '{"id":1',
+    '{"id":"case-0","note":"mine"}',
+    '{"id":"case-1","status":"ok"',  # the row of another case
+    '{"id":"case-0","status":"ok","fingerprint":"0"}',  # of another run
+    '{"id":"case-0","status":"ok"\n}',
+]
+
+
+@pytest.mark.parametrize("content", FOREIGN)
+@pytest.mark.parametrize("name", ["notes.txt", "notes.jsonl", "notes.json", "notes.json.part", "notes.jsonl.gz.part"])
+def test_a_file_that_is_no_result_of_this_run_is_not_touched(source, tmp_path, name, content):
+    notes = tmp_path / name
+    notes.write_text(content)
+    with pytest.raises(OutputError, match="overwrite"):
+        score(source, tmp_path / name.removesuffix(".part"))
+    assert notes.read_text() == content
+    assert sorted(tmp_path.iterdir()) == sorted([source, notes])
+    score(source, tmp_path / name.removesuffix(".part"), overwrite=True)
+
+
+@pytest.mark.parametrize("end", [1, 4, 12, 22, 60, -1])
+def test_a_line_of_this_run_that_was_cut_short_is_done_again(source, tmp_path, end):
+    score(source, tmp_path / "whole.jsonl", Settings(k=2))
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    first, second, _ = whole.split(b"\n", 2)
+    (tmp_path / "out.jsonl").write_bytes(first + b"\n" + (second + b"\n")[:end])
+    score(source, tmp_path / "out.jsonl", Settings(k=2))
+    assert (tmp_path / "out.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", ['["my", "notes"]', '[{"id": "case-0"}]', "nothing of yours"])
+def test_a_finished_file_beside_the_lines_of_a_stopped_run_must_be_its_own(source, tmp_path, content):
+    out, part = tmp_path / "out.json", tmp_path / "out.json.part"
+    with pytest.raises(KeyboardInterrupt):
+        score(source, out, watch=Stopper(5))
     out.write_text(content)
-    if content == '{"id":1':  # may well be a line of this run that was cut short
-        score(source, out)
-        return
+    before = part.read_bytes()
     with pytest.raises(OutputError, match="overwrite"):
         score(source, out)
-    assert out.read_text() == content
+    assert (out.read_text(), part.read_bytes()) == (content, before)
+    out.write_text(json.dumps([json.loads(line) for line in before.splitlines()[:3]]))  # what an earlier run finished
+    score(source, out)
+    assert [row["id"] for row in json.loads(out.read_bytes())] == [c["id"] for c in CASES]
+    assert not part.exists()
 
 
 def test_foreign_lines_after_good_ones_are_not_dropped(source, tmp_path):

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import orjson
 
-from fcjax.errors import InputError
-from fcjax.io.files.objects import read_objects
+from fcjax.errors import Fault, InputError
+from fcjax.io.files.objects import kind, read_objects
 from fcjax.io.files.streams import LineWriter, Source, display_name, replacing, write_lines
 
 DIGITS = 7
@@ -46,6 +46,9 @@ def read_results(path: Source) -> Iterator[dict[str, Any]]:
     for item in read_objects(path):
         if item.faults:
             raise InputError(*(item.located(fault, name) for fault in item.faults))
+        if not isinstance(item.value, dict):
+            fault = Fault(f"the result is {kind(item.value)}; allowed: a JSON object")
+            raise InputError(item.located(fault, name))
         yield item.value
 
 
@@ -65,7 +68,7 @@ def read_finished(path: Source) -> Iterator[Finished]:
     """
     path, work, end = Path(path), working_file(path), 0
     if not work.is_file():
-        if work == path or not path.is_file():
+        if work == path or not path.is_file() or not path.stat().st_size:
             return
         for result in read_results(path):  # a complete file in another container than plain lines
             end += len(orjson.dumps(result)) + 1
@@ -124,6 +127,6 @@ class ResultsWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(complete=kind is None)
+        self.close(complete=type is None)
