@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -234,12 +235,18 @@ class _Fingerprints:
 
     def __init__(self, settings: Settings, found: Survey):
         named = {"results": RESULTS_VERSION, **settings.resolved()}
-        self._settings = orjson.dumps(named, option=orjson.OPT_SORT_KEYS)
+        named["limits"] = _as_floats(named["limits"])
+        self._settings = orjson.dumps(_as_floats(named), option=orjson.OPT_SORT_KEYS)
         self._found = found
 
     def of(self, i: int) -> str:
         """The fingerprint of case `i`, counted from 0."""
         return hashlib.blake2b(self._settings + self._found.digest(i), digest_size=16).hexdigest()
+
+
+def _as_floats(values: dict[str, Any]) -> dict[str, Any]:
+    """The same values with every number as a float: 1, 1.0 and those of numpy are one setting."""
+    return {name: float(value) if isinstance(value, Real) else value for name, value in values.items()}
 
 
 def _kept_rows(
@@ -319,8 +326,7 @@ def one_graph(source: Source, format: Format, settings: Settings, case_id: str |
         raise row.error
     if format != "graph":
         return settings.graph(row.value)
-    choice = settings.resolved()
-    return FactGraph.from_dict(row.value, **{key: choice[key] for key in ("encoding", "context_prior", "atom_prior")})
+    return FactGraph.from_dict(row.value, **settings.numbers())
 
 
 @contextmanager

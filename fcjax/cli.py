@@ -256,14 +256,14 @@ def convert(
     settings = Settings(**graph)
     given = given or detect(source)
     to = to or ("uai" if out.endswith(".uai") else "cases")
-    for written in (out, f"{out}.names", f"{out}.evid") if to == "uai" else (out,):
-        refuse_input(written, source, f"{source}.names")
+    for file in (out, f"{out}.names", f"{out}.evid") if to == "uai" else (out,):
+        refuse_input(file, source, f"{source}.names")
     faults: tuple[Fault, ...] = ()
     if to == "uai":
         write_uai(out, one_graph(source, given, settings, case_id).to_model())
         written = 1
     else:
-        priors = {name: settings.resolved()[name] for name in ("context_prior", "atom_prior")}
+        priors = {name: settings.numbers()[name] for name in ("context_prior", "atom_prior")}
         done = run(source, out, to, format=given, **priors)
         written, faults = done.written, done.faults
     for fault in faults:

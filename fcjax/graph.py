@@ -192,7 +192,8 @@ class FactGraph:
         of one, a name that is empty or occurs twice, evidence on what is not there, and for a variable whose two
         weights are further apart than float64 can tell.
         """
-        names, faults = tuple(model.names), []
+        names = tuple(model.names)
+        faults: list[Fault] = []
         for v, name in enumerate(names):
             _id(name, f"names[{v}]", faults)
         if not faults and len(set(names)) < len(names):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
-from fcjax.errors import SettingsError
+from fcjax.arguments import check_number
 
 Effort = Literal["tight", "label", "fast"]
 Backend = Literal["cpu", "xla"]
@@ -23,11 +23,13 @@ I_BOUND = 6  # FactReasoner's
 class Limits:
     """What inference may spend on one graph; pass it to `infer`.
 
-    Raises `SettingsError` for values outside of what is allowed.
+    By default that is the same from run to run: `memory` is 1 GiB, less only on a machine that does not have 2 GiB for
+    each of its cores, and no clock is looked at. With `seconds`, what a proof comes to depends on how fast the machine
+    happens to be. Raises `SettingsError` for values outside of what is allowed.
     """
 
     exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the cost
-    memory: int | None = None  # bytes for the tables of one graph; by default an eighth of the free memory a worker
+    memory: int | None = None  # bytes for the tables of one graph; by default see `default_memory`
     rows: int = 1000  # sweeps that a proof may take, tightening steps included
     seconds: float | None = None  # time that a proof may take
     tail: float = 1e-3  # open mass over solved mass at which a proof is finished
@@ -36,20 +38,18 @@ class Limits:
     restarts: int = 64  # elimination orders tried for a wide graph, at most
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("exact_width", 0, 40),
-            ("memory", 1, None),
-            ("rows", 2, None),
-            ("seconds", 0, None),
-            ("tail", 0, None),
-            ("cutset_width", 1, 24),
-            ("assignments", 1, None),
-            ("restarts", 0, None),
+        inf = float("inf")
+        for name, low, high, whole, none in (
+            ("exact_width", 0, 40, True, True),
+            ("memory", 1, inf, False, True),
+            ("rows", 2, inf, True, False),
+            ("seconds", 0, inf, False, True),
+            ("tail", 0, inf, False, False),
+            ("cutset_width", 1, 24, True, True),
+            ("assignments", 1, inf, True, False),
+            ("restarts", 0, inf, True, False),
         ):
-            value = getattr(self, name)
-            if value is not None and not (low <= value and (high is None or value <= high)):
-                allowed = f"a number from {low}" + (f" to {high}" if high is not None else "")
-                raise SettingsError(f"{name} is {value!r}; allowed: {allowed}")
+            check_number(name, getattr(self, name), low, high, whole=whole, none=none)
 
     def width(self, effort: str) -> int:
         """The width up to which a graph is eliminated at once."""
@@ -66,7 +66,11 @@ class Limits:
 
     def entries(self) -> float:
         """Table entries of 8 bytes that one graph may take."""
-        return (self.memory or _free_memory() // (8 * workers())) / 8
+        return (self.memory or default_memory()) / 8
+
+    def resolved(self) -> dict[str, Any]:
+        """The limits by name, with the default memory as a number."""
+        return asdict(self) | {"memory": self.memory or default_memory()}
 
 
 @cache
@@ -76,9 +80,16 @@ def workers() -> int:
 
 
 @cache
-def _free_memory() -> int:
-    """Bytes that the machine had free when first asked."""
+def default_memory() -> int:
+    """Bytes for the tables of one graph: 1 GiB, halved until one for each of the machine's cores fit into half of it.
+
+    What the machine has, and not what is free at the moment: the same graphs are to have the same answers tomorrow.
+    """
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return 4 * 2**30
+        machine = 8 * 2**30
+    memory = 2**30
+    while memory > 2**20 and 2 * memory * (os.cpu_count() or 1) > machine:
+        memory //= 2
+    return memory

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fcjax.graph import FactGraph
     from fcjax.posterior import Posterior
 
-RESULTS_VERSION: Final = 1
+RESULTS_VERSION: Final = 2
 """Part of every fingerprint; raise it when the same case and settings come to give another row."""
 
 DIGITS: Final = 7

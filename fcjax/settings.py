@@ -56,12 +56,23 @@ class Settings:
             version=self.version,
         )
 
+    def numbers(self) -> dict[str, Any]:
+        """What relations become factors by, with the preset's numbers in their places: arguments of `from_dict`."""
+        preset = PRESETS[self.preset]
+        return {
+            "encoding": self.encoding or preset.encoding,
+            "context_prior": preset.context_prior if self.context_prior is None else self.context_prior,
+            "atom_prior": self.atom_prior,
+        }
+
     def resolved(self) -> dict[str, Any]:
-        """The settings with the preset's numbers in their places, as JSON; only what changes the answer."""
-        named = asdict(self)
-        preset = PRESETS[named.pop("preset")]
-        named["encoding"] = self.encoding or preset.encoding
-        named["context_prior"] = preset.context_prior if self.context_prior is None else self.context_prior
+        """All that changes the answer and nothing else, with every default in its place, as JSON."""
+        from fcjax.engine import default_backend  # loads numba
+
+        named = asdict(self) | self.numbers()
+        del named["preset"]
+        named["limits"] = (self.limits or Limits()).resolved()
+        named["backend"] = self.backend or default_backend()
         if self.method is None:
             named["i_bound"] = None
         return named

@@ -194,9 +194,19 @@ engine_options = _added(
         help="For graphs that are too wide to be exact: narrow intervals, certain labels, or an estimate.",
     ),
     click.option("--limit-width", type=click.IntRange(0, 40), metavar="N", help="The widest graph to be exact."),
-    click.option("--memory", callback=size, metavar="SIZE", help="Memory for the tables of one graph, such as 500M."),
+    click.option(
+        "--memory",
+        callback=size,
+        metavar="SIZE",
+        help="Memory for the tables of one graph, such as 500M. [default: 1G, less on a small machine]",
+    ),
     click.option("--rows", type=click.IntRange(2), metavar="N", help="Sweeps that a proof may take on one graph."),
-    click.option("--seconds", type=click.FloatRange(0), metavar="S", help="Time that a proof may take on one graph."),
+    click.option(
+        "--seconds",
+        type=click.FloatRange(0),
+        metavar="S",
+        help="Time that a proof may take on one graph. Depends on the clock: done again, a wide case may differ.",
+    ),
     click.option("--tail", type=click.FloatRange(0), metavar="GAP", help="The gap at which a proof is finished."),
     click.option(
         "--method",

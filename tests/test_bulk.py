@@ -8,12 +8,15 @@ import os
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from samples import SHARED
 
 from fcjax import bulk
 from fcjax.bulk import Settings, score
+from fcjax.engine import default_backend
 from fcjax.errors import InputError, OutputError, SettingsError
+from fcjax.limits import Limits, default_memory
 
 
 def case(id, atoms=2, type="entailment", **more):
@@ -262,6 +265,33 @@ def test_the_same_numbers_by_another_name_are_the_same_settings(source, tmp_path
     before = out.read_bytes()
     score(source, out, Settings(encoding="conditional", context_prior=0.9))
     assert out.read_bytes() == before
+
+
+def test_a_default_by_its_value_is_the_same_settings(source, tmp_path):
+    out = tmp_path / "out.jsonl"
+    score(source, out)
+    before = out.read_bytes()
+    limits = Limits(memory=default_memory(), rows=np.int64(1000))
+    score(source, out, Settings(backend=default_backend(), limits=limits, k=np.float64(2), atom_prior=np.float32(0.5)))
+    assert out.read_bytes() == before
+    other = "cpu" if default_backend() == "xla" else "xla"
+    for settings in (Settings(limits=Limits(memory=2**20)), Settings(backend=other)):
+        with pytest.raises(OutputError, match="settings"):
+            score(source, out, settings)
+
+
+def test_the_default_memory_is_that_of_the_machine_and_not_of_the_moment(monkeypatch):
+    def of(gibibytes, cores):
+        default_memory.cache_clear()
+        monkeypatch.setattr(os, "cpu_count", lambda: cores)
+        pages = {"SC_PHYS_PAGES": gibibytes * 2**18 - 1000, "SC_PAGE_SIZE": 4096}  # the system keeps some
+        monkeypatch.setattr(os, "sysconf", pages.__getitem__)  # what is free has no part in it
+        return default_memory() / 2**30
+
+    try:
+        assert [of(64, 2), of(64, 16), of(65, 32), of(16, 64), of(1, 4)] == [1, 1, 1, 0.0625, 0.0625]
+    finally:
+        default_memory.cache_clear()
 
 
 def test_results_of_another_input_are_not_gone_on_with(source, tmp_path):
