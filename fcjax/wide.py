@@ -17,6 +17,7 @@ Effort = Literal["tight", "label", "fast"]
 BUDGET = 3e9  # table entries that one graph may cost where no time is set: some seconds
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
 NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
+FEW = 4  # orders tried for an estimate
 SLICE = 64  # rows between two looks at the clock
 # A search is as hard as the nats that the root's bound is too high and the variables of the cutset, together: from
 # which hardness on is the rest so much wider?
@@ -41,10 +42,13 @@ def condition(
     began = perf_counter()
     core, variables, wanted, scale = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
-    fit = max(2, int(8 * limits.entries() / (len(variables) + NODE_BYTES)))
+    most, restarts = limits.rows, limits.restarts
+    if effort == "fast":  # an assignment makes two nodes, and an order is soon paid for
+        most, restarts = min(most, 2 * limits.assignments), min(restarts, FEW)
+    most = min(most, max(2, int(8 * limits.entries() / (len(variables) + NODE_BYTES))))
 
     def prepare(target: int) -> tuple[Any, Any, np.ndarray, int]:
-        state, work, belief = search.prepare(core, wanted, target, limits.restarts, min(limits.rows, fit))
+        state, work, belief = search.prepare(core, wanted, target, restarts, most)
         rows = len(state.depth) - search.SPARE
         if limits.seconds is None:
             rows = int(min(rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))

@@ -12,6 +12,7 @@ from fcjax.kernels import plan
 
 ROUNDS = 60  # of belief propagation, at most
 DAMPING = 0.3
+SETTLED = 3e-3  # change of a message in log-odds at which it is finished
 CLAMP = 30.0  # log-odds of a message, at most
 
 
@@ -84,7 +85,7 @@ def propagate(core):
                 largest = max(largest, abs(fresh - message[k]))
                 belief[v] += fresh - message[k]
                 message[k] = fresh
-        if largest < 1e-3:
+        if largest < SETTLED:
             break
     return belief, message
 
