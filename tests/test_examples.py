@@ -24,6 +24,12 @@ def cases():
     return {row.id: row.case for row in rows}
 
 
+def test_claims_are_cases_without_their_relations(cases):
+    claims = [row.case for row in read_cases(EXAMPLES.with_name("claims.jsonl"))]
+    assert claims == [replace(cases[claim.id], relations=None) for claim in claims]
+    assert len(claims) == 3
+
+
 def solve(case, **settings):
     return infer([FactGraph.from_case(case, **settings)])[0]
 

@@ -45,6 +45,7 @@ ROOMS = {
     "fcjax.records": GROUND,
     "fcjax.arguments": GROUND,
     "fcjax.errors": GROUND,
+    "fcjax.faults": GROUND,
     "fcjax.limits": GROUND,
     "fcjax.prompts": GROUND,
     "fcjax.kernels": KERNELS,  # and all below it
@@ -122,6 +123,12 @@ def test_imports_go_down(module):
             assert room(name) == here or room(name) in BELOW[here], f"{module} ({here}) imports {name} ({room(name)})"
         else:
             assert name in GUESTS[here], f"{module} ({here}) imports {name}; allowed: {sorted(GUESTS[here])}"
+
+
+def test_architecture_names_every_module_of_the_package():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    missing = [name for room in ROOMS if (name := room.rpartition(".")[2]) and not re.search(rf"`{name}/?`", page)]
+    assert not missing, f"docs/architecture.md names no room for {missing}"
 
 
 def test_imports_make_no_circle():

@@ -6,17 +6,22 @@ import contextlib
 import gzip
 import io
 import json
+import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from scripted_server import ScriptedServer
 
 import fcjax
 from fcjax.io import files
+from fcjax.stages.templates import quoted
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -26,6 +31,8 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 README = PAGES[0].read_text(encoding="utf-8")
+ENDPOINT = "http://localhost:8000/v1"
+"""Where the pages' commands ask a model; here it is a server that knows the answers of the examples."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,6 +52,42 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def relations_of_the_examples():
+    """Label and probability by premise and hypothesis, as these stand in a prompt; neutral where nothing is known."""
+    known = defaultdict(lambda: ("neutral", 0.9))
+    for row in files.read_cases(ROOT / "examples" / "cases.jsonl"):
+        texts = {atom.id: atom.text for atom in row.case.atoms}
+        texts |= {context.id: context.evidence for context in row.case.contexts}
+        for relation in row.case.relations:
+            known[quoted(texts[relation.source]), quoted(texts[relation.target])] = relation.type, relation.probability
+    return known
+
+
+@pytest.fixture
+def endpoint(tmp_path, monkeypatch):
+    """A server that knows the relations of the examples, in the environment as a user names it."""
+    relations = relations_of_the_examples()
+
+    def answer(messages):
+        parts = dict(re.findall(r"^<(\w+)>\n(.*?)\n</\1>$", messages[0]["content"], re.MULTILINE | re.DOTALL))
+        if "claims" in parts:
+            claims = dict(line.split(". ", 1) for line in parts["claims"].splitlines())
+            return json.dumps({n: relations[parts["premise"], claim][0] for n, claim in claims.items()})
+        if "hypothesis" not in parts:
+            return "Hello."
+        label, p = relations[parts["premise"], parts["hypothesis"]]
+        other = "neutral" if label != "neutral" else "entailment"
+        top = [(label, math.log(p)), (other, math.log(1 - p))]
+        return {"text": f"[{label}]", "tokens": [("[", 0.0, []), (*top[0], top), ("]", 0.0, [])]}
+
+    with ScriptedServer(answer, key="sk-the-examples-key") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", server.key)
+        monkeypatch.setenv("FCJAX_MODEL", "NAME")
+        monkeypatch.setenv("FCJAX_STORE", str(tmp_path / "replies.sqlite"))
+        yield server
+
+
 @pytest.fixture
 def usual_files(folder):
     """Files of the names that snippets take for given."""
@@ -57,7 +100,7 @@ def usual_files(folder):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
-def test_python_runs_and_prints(page, usual_files):
+def test_python_runs_and_prints(page, usual_files, endpoint):
     """Python blocks of a page run one after the other; a text block tells what the last one printed."""
     names: dict[str, object] = {}
     printed = None
@@ -72,12 +115,12 @@ def test_python_runs_and_prints(page, usual_files):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
-def test_commands_run(page, folder):
+def test_commands_run(page, folder, endpoint):
     """Commands of a page run one after the other, each with the exit code that its comment tells, or 0."""
     for language, text in blocks(page.read_text(encoding="utf-8")):
         for line in text.splitlines() if language == "bash" else ():
-            command, _, comment = line.partition("  # ")
-            program, *arguments = command.split()
+            command, _, comment = line.replace(ENDPOINT, endpoint.url).partition("  # ")
+            program, *arguments = shlex.split(command)
             if program == "make":
                 assert set(arguments) <= targets(), f"{line}: the Makefile has {sorted(targets())}"
                 continue
@@ -111,10 +154,28 @@ def test_case_of_the_readme_comes_out_as_it_says(folder):
     assert row["atoms"][1] == atom
 
 
+def test_config_of_the_models_page_is_read(folder):
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    (config,) = (code for language, code in blocks(page) if language == "toml")
+    Path("endpoint.toml").write_text(config, encoding="utf-8")
+    found = fcjax.Endpoint.from_env(config="endpoint.toml", env={"MY_SERVERS_KEY": "sk-a-key"})
+    assert (found.name, found.model, found.key) == (ENDPOINT, "NAME", "sk-a-key")
+    assert found.options == {"seed": 1, "chat_template_kwargs": {"enable_thinking": False}}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/models.md"])
+def test_pages_name_every_variable(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "io").glob("*.py"))
+    variables = set(re.findall(r"\b(?:OPENAI|FCJAX)_[A-Z_]+", sources))
+    assert len(variables) == 4
+    assert all(f"`{variable}`" in text for variable in variables)
+
+
 def test_json_of_the_formats_page_is_valid(folder):
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     shown = [code for language, code in blocks(page) if language == "json"]
-    assert len(shown) == 2
+    assert len(shown) == 3
     for code in shown:
         Path("shown.json").write_text(code, encoding="utf-8")
         assert not [fault for fault in files.validate("shown.json") if not isinstance(fault, files.Notice)]
