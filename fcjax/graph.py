@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from fcjax.arguments import is_number
-from fcjax.errors import Fault, InputError, SettingsError
+from fcjax.arguments import case_faults, check_choice, check_number, id_faults, is_number, relation_faults
+from fcjax.errors import Fault, InputError
 from fcjax.records import Case, MarkovModel, Relation, RelationType
 from fcjax.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
 
@@ -107,11 +107,12 @@ class FactGraph:
                     Fault(f"type is {node.get('type')!r}; allowed: 'atom', 'context'", field=f"nodes[{i}].type")
                 )
                 kind = "atom"
-            ids.append(_id(node.get("id"), f"nodes[{i}].id", faults))
+            ids.append(node.get("id"))  # type: ignore[arg-type]  # looked at next
+            faults += id_faults(ids[-1], f"nodes[{i}].id")
             kinds.append("atom" if kind == "atom" else "context")
             given = node.get("probability")
             weights.append(priors[kind] if given is None else _probability(given, f"nodes[{i}].probability", faults))
-        known = set(ids)
+        count = Counter(name for name in ids if isinstance(name, str))
         relations = []
         for i, edge in enumerate(_listed(data, "edges", faults)):
             place = f"edges[{i}]"
@@ -125,9 +126,8 @@ class FactGraph:
             source, target = edge.get("source", edge.get("from")), edge.get("target", edge.get("to"))
             p = _probability(edge.get("probability"), f"{place}.probability", faults)
             relations.append(Relation(source=source, target=target, type=type, probability=p))
-            _check_ends(relations[-1], known, place, faults)
-        if len(known) < len(ids):
-            twice = sorted({name for name in ids if ids.count(name) > 1})
+            faults += relation_faults(relations[-1], count.keys(), place)
+        if twice := sorted(name for name in count if count[name] > 1):
             faults.append(Fault(f"ids {twice} occur more than once; allowed: one node an id", field="nodes"))
         if faults:
             raise InputError(*faults)
@@ -147,35 +147,22 @@ class FactGraph:
         """The graph of a case: duplicates merged, relations chosen by `version`, priors by `preset` (SPEC 2).
 
         `encoding` and `context_prior` override the preset's. Failed and neutral relations make no factor. Raises
-        `InputError` for a relation that names an unknown id or ties a variable to itself, `SettingsError` for an
-        unknown preset, encoding or version.
+        `InputError` with every fault of the case, such as a relation that names an unknown id or an id that occurs
+        twice, and `SettingsError` for an unknown preset, encoding or version.
         """
-        if preset not in PRESETS:
-            raise SettingsError(f"preset is {preset!r}; allowed: {', '.join(map(repr, PRESETS))}")
-        if version is not None and version not in get_args(Version):
-            raise SettingsError(f"version is {version!r}; allowed: {', '.join(map(repr, get_args(Version)))} or None")
-        encoding = encoding or PRESETS[preset].encoding
+        check_choice("preset", preset, PRESETS)
+        check_choice("version", version, get_args(Version), none=True)
+        encoding = PRESETS[preset].encoding if encoding is None else encoding
         context_prior = PRESETS[preset].context_prior if context_prior is None else context_prior
         priors = _priors(encoding, context_prior, atom_prior)
 
+        if faults := case_faults(case):
+            raise InputError(*(replace(fault, case=case.id if isinstance(case, Case) else None) for fault in faults))
         aliases: dict[str, str] = {}
         atoms = merge(((atom.id, atom.text.strip()) for atom in case.atoms or ()), aliases)
         contexts = merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
         given = {context.id: context.prior for context in case.contexts or ()}
         kinds: dict[str, Kind] = {**dict.fromkeys(atoms, "atom"), **dict.fromkeys(contexts, "context")}
-        if len(kinds) + len(aliases) < len(case.atoms or ()) + len(case.contexts or ()):
-            raise InputError(Fault("an id occurs more than once; allowed: one atom or context an id", case=case.id))
-
-        faults: list[Fault] = []
-        known = kinds.keys() | aliases.keys()
-        for i, relation in enumerate(case.relations or ()):
-            _check_ends(relation, known, f"relations[{i}]", faults)
-        for name, prior in given.items():
-            if prior is not None and not 0.0 <= prior <= 1.0:
-                faults.append(Fault(f"prior of {name!r} is {prior!r}; allowed: a number from 0 to 1", field="contexts"))
-        if faults:
-            raise InputError(*(replace(fault, case=case.id) for fault in faults))
-
         answers = merge_parallel(case.relations or (), aliases)
         own = own_contexts(case, aliases) if version == "FR1" else {}
         relations = select(answers, kinds, version, own)
@@ -195,7 +182,7 @@ class FactGraph:
         names = tuple(model.names)
         faults: list[Fault] = []
         for v, name in enumerate(names):
-            _id(name, f"names[{v}]", faults)
+            faults += id_faults(name, f"names[{v}]")
         if not faults and len(set(names)) < len(names):
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
             faults.append(Fault(f"names {twice} occur more than once; allowed: one variable a name", field="names"))
@@ -303,11 +290,9 @@ def _multiplied(
 
 def _priors(encoding: str, context_prior: float, atom_prior: float) -> dict[str, float]:
     """The default priors by kind, after a look at the settings."""
-    if encoding not in get_args(Encoding):
-        raise SettingsError(f"encoding is {encoding!r}; allowed: {', '.join(map(repr, get_args(Encoding)))}")
-    for name, value in (("context_prior", context_prior), ("atom_prior", atom_prior)):
-        if not 0.0 <= value <= 1.0:
-            raise SettingsError(f"{name} is {value!r}; allowed: a number from 0 to 1")
+    check_choice("encoding", encoding, get_args(Encoding))
+    check_number("context_prior", context_prior, 0, 1)
+    check_number("atom_prior", atom_prior, 0, 1)
     return {"atom": float(atom_prior), "context": float(context_prior)}
 
 
@@ -320,30 +305,11 @@ def _listed(data: Mapping[str, Any], key: str, faults: list[Fault]) -> list[Mapp
     return rows
 
 
-def _id(value: Any, place: str, faults: list[Fault]) -> str:
-    if not isinstance(value, str) or not value:
-        faults.append(Fault(f"id is {value!r}; allowed: a non-empty string", field=place))
-    return value
-
-
 def _probability(value: Any, place: str, faults: list[Fault]) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 <= value <= 1.0:
+    if is_number(value, 0, 1):
         return float(value)
     faults.append(Fault(f"probability is {value!r}; allowed: a number from 0 to 1", field=place))
     return 0.5
-
-
-def _check_ends(relation: Relation, known: Iterable[str], place: str, faults: list[Fault]) -> None:
-    for end, name in (("source", relation.source), ("target", relation.target)):
-        if name not in known:
-            faults.append(Fault(f"{end} is {name!r}; allowed: the id of an atom or context", field=f"{place}.{end}"))
-    if relation.source == relation.target:
-        faults.append(Fault(f"ties {relation.source!r} to itself; allowed: two different ids", field=place))
-    p = relation.probability
-    if not relation.status.failed and (relation.type is None or p is None or not 0.0 <= p <= 1.0):
-        faults.append(
-            Fault(f"type {relation.type}, probability {p!r}; allowed: a type and a number from 0 to 1", field=place)
-        )
 
 
 def _build(

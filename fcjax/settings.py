@@ -60,7 +60,7 @@ class Settings:
         """What relations become factors by, with the preset's numbers in their places: arguments of `from_dict`."""
         preset = PRESETS[self.preset]
         return {
-            "encoding": self.encoding or preset.encoding,
+            "encoding": preset.encoding if self.encoding is None else self.encoding,
             "context_prior": preset.context_prior if self.context_prior is None else self.context_prior,
             "atom_prior": self.atom_prior,
         }

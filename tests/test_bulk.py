@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -449,11 +450,22 @@ def test_an_input_with_nothing_to_read_is_an_error_and_leaves_no_output(tmp_path
         {"method": "exact"},
         {"i_bound": 21},
         {"backend": "gpu"},
+        *({name: ["x"]} for name in ("preset", "encoding", "version", "k", "effort", "method", "backend", "limits")),
+        *({name: "1"} for name in ("context_prior", "atom_prior", "k", "i_bound", "limits")),
+        {"k": True},
+        {"i_bound": 2.5},
     ],
 )
 def test_settings_outside_of_what_is_allowed(wrong):
     with pytest.raises(SettingsError, match="allowed"):
         Settings(**wrong)
+
+
+@pytest.mark.parametrize("value", ["1", [1], True, float("nan"), -1, 1 + 1j, object()], ids=repr)
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
+def test_limits_of_any_type_are_told_by_name(name, value):
+    with pytest.raises(SettingsError, match=f"{name} is .*allowed: a"):
+        Limits(**{name: value})
 
 
 def test_mini_buckets_on_request_promise_nothing(source, tmp_path):

@@ -6,6 +6,7 @@ A graph's arrays are given to the enumeration oracle and compared with the netwo
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -484,13 +485,52 @@ def test_every_fault_is_reported_at_once() -> None:
         case("a", "c", says("c", "c", "entailment", 0.9)),
         case("a a", "c"),
         case("a", "a"),
+        # the atom `b` is merged into `a`, and `b` is a context too
+        Case(id="case", atoms=(Atom(id="a", text="t"), Atom(id="b", text="t")), contexts=(Context(id="b", text="u"),)),
         Case(id="case", atoms=(), contexts=(Context(id="c", text="t", prior=1.5),), relations=()),
     ],
-    ids=["unknown id", "self-relation", "two atoms of one id", "atom and context of one id", "bad prior"],
+    ids=["unknown id", "self-relation", "two atoms of one id", "atom and context of one id", "merged", "bad prior"],
 )
 def test_bad_cases_are_refused_by_name(row: Case) -> None:
     with pytest.raises(InputError, match="case"):
         FactGraph.from_case(row)
+
+
+HOSTILE: list[Any] = [["a"], {}, 7, None, b"a", "", math.nan, np.zeros(2), object()]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_values_of_any_type_are_told_by_field(value: Any) -> None:
+    for data, field in (
+        ({"nodes": [{"id": value, "type": "atom"}], "edges": []}, "nodes[0].id"),
+        ({"nodes": [{"id": "a", "type": value}], "edges": []}, "nodes[0].type"),
+        ({"nodes": [atom("a")], "edges": [edge(value, "a", "entailment", 0.5)]}, "edges[0].source"),
+        ({"nodes": [atom("a")], "edges": [edge("a", "a", value, 0.5)]}, "edges[0].type"),
+        ({"nodes": value, "edges": []}, "nodes"),
+    ):
+        with pytest.raises(InputError) as error:
+            FactGraph.from_dict(data)
+        assert field in [fault.field for fault in error.value.faults]
+    with pytest.raises(InputError):
+        FactGraph.from_dict(value)
+    good = says("c", "a", "entailment", 0.9)
+    for row, field in (
+        (case("a", "c", replace(good, source=value)), "relations[0].source"),
+        (case("a", "c", replace(good, type=value)), "relations[0]"),
+        (case("a", "c", replace(good, probability=value)), "relations[0]"),
+        (case("a", "c", replace(good, status=value)), "relations[0].status"),
+        (replace(case("a", "c"), atoms=(Atom(id=value, text="t"),)), "atoms[0].id"),
+        (replace(case("a", "c"), contexts=(Context(id=value, text="t"),)), "contexts[0].id"),
+        (replace(case("a", "c"), relations=(value,)), "relations[0]"),
+        (value, "case"),
+    ):
+        with pytest.raises(InputError) as error:
+            FactGraph.from_case(row)
+        assert field in [fault.field for fault in error.value.faults]
+    for name in ("preset", "encoding", "context_prior", "atom_prior", "version"):
+        if value is not None or name in ("preset", "atom_prior"):
+            with pytest.raises(SettingsError, match=f"{name} is .*allowed"):
+                FactGraph.from_case(case("a", "c"), **{name: value})
 
 
 @pytest.mark.parametrize(
