@@ -1,4 +1,4 @@
-"""Graphs in, posteriors out: the only caller of the kernels (DESIGN 2, SPEC 4 and 8)."""
+"""Graphs in, posteriors out: the only caller of the kernels (SPEC 4 and 8)."""
 
 from __future__ import annotations
 

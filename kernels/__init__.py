@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: the compiled kernels of the engine (DESIGN 2).
+"""Arrays in, arrays out: the compiled kernels of the engine.
 
 Compiled code is kept on disk beside the sources. numba renews a function's when the function's own file changes, but
 kernels call each other across files and share named tuples, so a change of any file here renews all.

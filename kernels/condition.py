@@ -1,7 +1,7 @@
 """A cutset's assignments as rows of one sweep: what an assignment leaves of a wide core, and its exact share of Z.
 
 The rest of the core, without the cutset, has one elimination order; an assignment only changes its unaries. `search`
-walks the assignments; `hoelder` bounds those that are not complete. (SPEC 4; ENGINE_NOTES, Conditioning.)
+walks the assignments; `hoelder` bounds those that are not complete. (SPEC 4.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which variables of a wide core to condition on, ranked by loopy belief propagation (ENGINE_NOTES, Conditioning)."""
+"""Which variables of a wide core to condition on, ranked by loopy belief propagation."""
 
 from __future__ import annotations
 

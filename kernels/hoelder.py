@@ -1,4 +1,4 @@
-"""Upper bounds on the share of Z that is left to an incomplete assignment of a cutset (ENGINE_NOTES, The proof).
+"""Upper bounds on the share of Z that is left to an incomplete assignment of a cutset.
 
 A bound costs one forward sweep of the rest: assigned variables are folded into their neighbours' unaries, and an
 unassigned variable v is shattered into one message a neighbour by Hoelder's inequality. With weights w_j > 0 that sum

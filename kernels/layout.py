@@ -1,4 +1,4 @@
-"""Between graphs and sweeps: factors laid out in the order of the steps, and results carried back (DESIGN 2)."""
+"""Between graphs and sweeps: factors laid out in the order of the steps, and results carried back."""
 
 from __future__ import annotations
 

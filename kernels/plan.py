@@ -1,4 +1,4 @@
-"""Elimination orders for the frontier sweep (ENGINE_NOTES, Planning).
+"""Elimination orders for the frontier sweep.
 
 The sweep keeps one table over the frontier: the variables that still stand and have an eliminated neighbour. At the
 step of v all its neighbours enter the frontier and v leaves it, so the table has `width` bits, the number of variables

@@ -1,4 +1,4 @@
-"""Posteriors of wide cores with a proof: best-first search over the assignments of a cutset (SPEC 4, ENGINE_NOTES).
+"""Posteriors of wide cores with a proof: best-first search over the assignments of a cutset (SPEC 4).
 
 Assignments of the whole cutset are solved exactly and make up L, a lower bound on Z; upper bounds of the open nodes
 make up R. Z lies in [L, L + R], and a posterior of L_v / L among the solved ones in [L_v, L_v + R] / (L + R). The node
@@ -164,7 +164,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
             work.state[children] = search.state[node]
             for i in range(levels):
                 work.state[children, depth + i] = (digits >> i) & 1
-            children += depth + levels < count or not np.array_equal(work.state[children], believed)
+            children += int(depth + levels < count or not np.array_equal(work.state[children], believed))
         search.scalar[ROWS] += children
         if depth + levels == count:
             condition.solve(core, search, work, wanted, children)

@@ -1,4 +1,4 @@
-"""The frontier sweep as a compiled loop, one row at a time with its table in cache (ENGINE_NOTES, The frontier sweep).
+"""The frontier sweep as a compiled loop, one row at a time with its table in cache.
 
 At step i the table T runs over the frontier. With A_z(x) = unary_i(z) prod_u f_iu(z, x_u), the step is
 `T'(x) = T(x, 0) A_0(x) + T(x, 1) A_1(x)` where variable i holds a bit of T, and `T(x) (A_0(x) + A_1(x))` where it does

@@ -1,4 +1,4 @@
-"""The frontier sweep as one jitted program a size class, for any device that XLA knows (DESIGN 2).
+"""The frontier sweep as one jitted program a size class, for any device that XLA knows.
 
 A tile of `B` rows shares a `Shape` of `W` slots and `C` steps. Every variable of the frontier has a slot of the table
 T [B, 2**W] for as long as it is there; T is constant along free slots. At the step of variable v
