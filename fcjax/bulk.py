@@ -37,6 +37,7 @@ from fcjax.io.files import (
     read_results,
     read_uai,
 )
+from fcjax.io.files.formats import is_graph
 from fcjax.io.files.objects import Row as FileRow
 from fcjax.io.files.objects import read_rows
 from fcjax.io.files.results import working_file
@@ -145,7 +146,7 @@ def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
     """The cases of a file, of fact graphs too."""
 
     def parse(value: Any, number: int) -> Case:
-        if isinstance(value, dict) and "nodes" in value:
+        if isinstance(value, dict) and is_graph(value):
             return graph_to_case(parse_graph(value, number), number, atom_prior=settings.atom_prior)
         return parse_case(value, number)
 

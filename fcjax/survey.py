@@ -21,6 +21,7 @@ from typing import Any, Final
 import orjson
 
 from fcjax.errors import Fault, InputError
+from fcjax.io.files.cases import missing_stage
 from fcjax.io.files.objects import Item, read_objects
 from fcjax.io.files.streams import Source, display_name
 from fcjax.measures import median_k
@@ -71,24 +72,6 @@ def survey(path: Source, limit: int | None = None) -> Survey:
         more = f" (and so it is with {others:,} other case{'s' if others > 1 else ''})" if others else ""
         raise InputError(replace(first, message=first.message + more))
     return found
-
-
-def missing_stage(value: dict[str, Any]) -> str | None:
-    """Why a case, as JSON, cannot be scored yet, with the stages that are missing; None where it can be."""
-    atoms, contexts = value.get("atoms"), value.get("contexts")
-    if "nodes" in value or value.get("status") not in (None, "ok"):
-        return None
-    if atoms is None:
-        return "the case has no `atoms`: the stages atomize, retrieve and relate are missing; add what they would find"
-    if value.get("relations") is not None or not atoms or contexts == []:
-        return None
-    if contexts:
-        return "the case has atoms and contexts but no `relations`: the stage relate is missing; add what it would find"
-    if all(isinstance(atom, dict) and atom.get("contexts") == [] for atom in atoms):
-        return None
-    return (
-        "the case has atoms but no `contexts` and no `relations`: the stages retrieve and relate are missing; add both"
-    )
 
 
 def _digest(item: Item) -> bytes:

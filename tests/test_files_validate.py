@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from samples import SHARED
 
+from fcjax.bulk import Settings, score
 from fcjax.errors import Fault
 from fcjax.io.files import Notice, validate
 
@@ -104,6 +105,43 @@ def test_notices_are_no_faults(tmp_path):
         (1, "relations[1]"),
         (2, "atoms"),
     ]
+
+
+GRAPH = {
+    "nodes": [{"id": "a", "type": "atom", "probability": 0.7}, {"id": "c", "type": "context", "probability": 0.9}],
+    "edges": [{"source": "c", "target": "a", "type": "entailment", "probability": 0.9}],
+}
+
+
+def test_what_score_refuses_is_told_and_nothing_else(tmp_path):
+    """One rule for both, whatever the rows of a file are."""
+    fit = json.loads(json.dumps(GRAPH))
+    fit["nodes"][0]["probability"] = 0.5
+    rows = {
+        "fine": CASE,
+        "fit": fit,
+        "related to nothing": {"atoms": CASE["atoms"], "contexts": []},
+        "failed before": {"status": "refused"},
+        "a graph of another prior": GRAPH,
+        "unrelated": {key: CASE[key] for key in ("atoms", "contexts")},
+        "without contexts": {"atoms": CASE["atoms"]},
+        "without atoms": {"response": "R"},
+        "half a graph": {"edges": []},
+        "a result": RESULT,
+        "wrong": CASE | {"atoms": 1},
+    }
+    path = lines(tmp_path / "cases.jsonl", *({**row, "id": id} for id, row in rows.items()))
+    told = {fault.case: str(fault) for fault in validate(path)}
+    score(path, tmp_path / "out.jsonl", Settings(k=1))
+    refused = {
+        row["id"]: row["reason"]
+        for row in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+        if row["status"] == "invalid_input"
+    }
+    assert list(refused) == list(told) == list(rows)[4:]
+    for id, reason in refused.items():
+        assert reason.rpartition(": ")[2].partition(";")[0] in told[id]
+    assert {fault.case for fault in faults(path)} == {"half a graph", "a result", "wrong"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import orjson
 
 from fcjax.errors import Fault, InputError
 from fcjax.io.files.fields import TEXTS, check_status, check_texts, extra_of, probability, register, rows_of, shown
+from fcjax.io.files.formats import is_graph, is_result
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
 from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
@@ -28,6 +29,9 @@ _RELATION_KEYS = frozenset(("source", "target", "type", "probability", "status",
 _CASE_KEYS = frozenset(
     ("id", "query", "response", "topic", "atoms", "contexts", "relations", "status", "input", "output")
 )
+
+
+A_RESULT = "the row is a result of `fcjax score`; allowed: the case that it was made from"
 
 
 class CaseRow(Row[Case]):
@@ -59,6 +63,8 @@ def parse_case(value: Any, number: int = 1) -> Case:
     if type(value) is not dict:
         raise InputError(f"the case is {kind(value)}; allowed: a JSON object")
     faults: list[Fault] = []
+    if is_result(value):
+        raise InputError(A_RESULT)
     get = value.get
     id = get("id")
     if id is not None and type(id) is not int and (type(id) is not str or not id):
@@ -87,6 +93,26 @@ def parse_case(value: Any, number: int = 1) -> Case:
         relations=relations,
         status=status,
         extra=extra_of(value, _CASE_KEYS),
+    )
+
+
+def missing_stage(value: dict[str, Any]) -> str | None:
+    """Why a case, as JSON, cannot be scored yet, with the stages that are missing; None where it can be."""
+    atoms, contexts = value.get("atoms"), value.get("contexts")
+    if is_result(value):
+        return A_RESULT
+    if is_graph(value) or value.get("status") not in (None, "ok"):
+        return None
+    if atoms is None:
+        return "the case has no `atoms`: the stages atomize, retrieve and relate are missing; add what they would find"
+    if value.get("relations") is not None or not atoms or contexts == []:
+        return None
+    if contexts:
+        return "the case has atoms and contexts but no `relations`: the stage relate is missing; add what it would find"
+    if all(isinstance(atom, dict) and atom.get("contexts") == [] for atom in atoms):
+        return None
+    return (
+        "the case has atoms but no `contexts` and no `relations`: the stages retrieve and relate are missing; add both"
     )
 
 

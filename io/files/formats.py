@@ -36,10 +36,23 @@ def detect(path: Source) -> Format:
 
 def _format_of(row: dict[str, Any]) -> Format:
     keys = row.keys()
-    if keys & {"nodes", "edges"}:
+    if is_graph(row):
         return "graph"
-    if keys & {"measures", "diagnostics", "fingerprint"}:
+    if keys & _RESULT_KEYS:
         return "results"
     if keys & {"input", "output"} and not keys & {"query", "response"}:
         return "problem"
     return "cases"
+
+
+_RESULT_KEYS = {"measures", "diagnostics", "fingerprint"}
+
+
+def is_graph(row: dict[str, Any]) -> bool:
+    """Whether a row is a fact graph and not a case."""
+    return bool(row.keys() & {"nodes", "edges"}) and "atoms" not in row
+
+
+def is_result(row: dict[str, Any]) -> bool:
+    """Whether a row is what `fcjax score` has written, and no case."""
+    return row.keys() >= _RESULT_KEYS

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from fcjax.errors import Fault, InputError
-from fcjax.io.files.cases import read_cases
-from fcjax.io.files.factreasoner import read_graphs
+from fcjax.io.files.cases import missing_stage, parse_case
+from fcjax.io.files.factreasoner import graph_to_case, parse_graph
 from fcjax.io.files.fields import check_status, probability, rows_of, shown
-from fcjax.io.files.formats import Format, detect
+from fcjax.io.files.formats import Format, detect, is_graph
 from fcjax.io.files.objects import Row, kind, read_rows, seen
 from fcjax.io.files.streams import Source, display_name
 from fcjax.io.files.uai import read_evidence, read_uai
@@ -38,18 +38,20 @@ def validate(path: Source, format: Format | None = None) -> Iterator[Fault]:
                 read_uai(path)
             case "evidence":
                 read_evidence(path)
-            case "graph":
-                yield from _rows_faults(read_graphs(path), path)
             case "results":
-                yield from _rows_faults((Row(*row) for row in read_rows(path, _check_result)), path)
+                yield from _rows_faults(read_rows(path, _check_result), path)
             case _:
-                yield from _rows_faults(read_cases(path), path)
+                yield from _rows_faults(read_rows(path, _notes_on), path)
     except InputError as error:
         yield from error.faults
 
 
-def _rows_faults(rows: Iterable[Row[Any]], path: Source) -> Iterator[Fault]:
+Note = tuple[str, str | None]  # a message and the field it is about
+
+
+def _rows_faults(parts: Iterable[tuple[Any, ...]], path: Source) -> Iterator[Fault]:
     first: dict[int, int] = {}  # hash of an id -> the row that had it first
+    rows: Iterator[Row[list[Note]]] = (Row(*part) for part in parts)
     for row in rows:
         yield from row.faults
         place = Fault("", display_name(path), row.line, row.id)
@@ -57,13 +59,29 @@ def _rows_faults(rows: Iterable[Row[Any]], path: Source) -> Iterator[Fault]:
         if before != row.number and row.value is not None:
             fault = f"id is {seen(row.id)}, as in row {before}; allowed: an id that occurs once"
             yield replace(place, message=fault, field="id")
-        if isinstance(row.value, Case):
-            for message, field in _notices(row.value):
-                yield Notice(message, place.file, row.line, row.id, field)
+        for message, field in row.value or ():
+            yield Notice(message, place.file, row.line, row.id, field)
 
 
-def _notices(case: Case) -> Iterator[tuple[str, str]]:
-    """What is odd about a case without being wrong: a message and a field each."""
+def _notes_on(value: Any, number: int) -> list[Note]:
+    """What is odd about a case, a problem or a fact graph, or keeps it from being scored, without being wrong.
+
+    Raises `InputError` with every fault that was found.
+    """
+    if not (isinstance(value, dict) and is_graph(value)):
+        notes = list(_notices(parse_case(value, number)))
+        lack = missing_stage(value)
+        return [*notes, (f"not ready for `fcjax score`: {lack}", None)] if lack else notes
+    graph = parse_graph(value, number)
+    try:
+        graph_to_case(graph, number)
+    except InputError as error:
+        return [(f"not ready for `fcjax score`: {fault.message} (--atom-prior)", fault.field) for fault in error.faults]
+    return []
+
+
+def _notices(case: Case) -> Iterator[Note]:
+    """What is odd about a case without being wrong."""
     if case.atoms == ():
         yield "the list is empty: no atom was found in the response, and the case has no measures", "atoms"
     for i, atom in enumerate(case.atoms or ()):
@@ -79,8 +97,8 @@ def _notices(case: Case) -> Iterator[tuple[str, str]]:
             yield f"the same pair as relations[{before}]; repeated relations multiply", f"relations[{i}]"
 
 
-def _check_result(value: Any, number: int) -> dict[str, Any]:
-    """A row of a results file as it is. Raises `InputError` with every fault that was found."""
+def _check_result(value: Any, number: int) -> list[Note]:
+    """The notes on a row of a results file: none. Raises `InputError` with every fault that was found."""
     if type(value) is not dict:
         raise InputError(f"the result is {kind(value)}; allowed: a JSON object")
     faults: list[Fault] = []
@@ -97,7 +115,7 @@ def _check_result(value: Any, number: int) -> dict[str, Any]:
         _check_posterior(row, f"atoms[{i}].", faults)
     if faults:
         raise InputError(*faults)
-    return value
+    return []
 
 
 def _check_posterior(row: dict[str, Any], place: str, faults: list[Fault]) -> None:
