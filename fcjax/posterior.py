@@ -36,7 +36,7 @@ class Solution:
 
     def floats(self) -> list[float]:
         if not self.lists:
-            self.lists.append(self.p.tolist())
+            self.lists.append(np.clip(self.p, 0.0, 1.0).tolist())  # sums of weights over Z may be off by rounding
         return self.lists[0]
 
 
@@ -178,7 +178,7 @@ class Posterior:
         solution, row = self._solution, self._row
         if solution.pairs is None:
             raise ValueError("joint posteriors were not computed; call infer(graphs, pairs=True)")
-        return solution.pairs[solution.factor_ptr[row] : solution.factor_ptr[row + 1]]
+        return np.clip(solution.pairs[solution.factor_ptr[row] : solution.factor_ptr[row + 1]], 0.0, 1.0)
 
     def _bound(self, bound: np.ndarray | None, margin: float) -> list[Any]:
         solution, row = self._solution, self._row
