@@ -37,6 +37,14 @@ def clashing_factors(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) -
 
 def describe_clash(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) -> str:
     """The clash in words, for a row's `reason`."""
+    seen: dict[str, str] = {}  # kept variable -> the id that it was first observed by
+    states = {**graph.evidence, **observed}
+    for name, state in states.items():
+        other = seen.setdefault(graph.aliases.get(name, name), name)
+        if bool(states[other]) != bool(state):
+            first, second = ("true" if states[id] else "false" for id in (other, name))
+            both = f"{other!r} is observed as {first} and {name!r} as {second}"
+            return f"Z = 0: {both}, but they have one text and are one variable; change one of them"
     factors = clashing_factors(graph, observed)
     if not factors:
         return "Z = 0: the priors and the evidence rule each other out; change one of them"

@@ -30,7 +30,10 @@ Answers = dict[tuple[str, str], list[Relation]]  # the answers on each ordered p
 
 
 def merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) -> Answers:
-    """The answers on each ordered pair of kept variables; of pairs that merging made one, the most probable wins."""
+    """The answers on each ordered pair of kept variables; of pairs that merging made one, the most probable wins.
+
+    Neutral answers make no factor, so that they win over nothing but each other.
+    """
     asked: dict[tuple[str, str], dict[tuple[str, str], list[Relation]]] = {}
     for relation in relations:
         if relation.status.failed:
@@ -41,10 +44,11 @@ def merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) ->
             continue  # a statement on two copies of one text
         moved = relation if pair == (source, target) else replace(relation, source=pair[0], target=pair[1])
         asked.setdefault(pair, {}).setdefault((source, target), []).append(moved)
-    return {
-        pair: max(groups.values(), key=lambda group: max(p_of(answer) for answer in group))
-        for pair, groups in asked.items()
-    }
+    return {pair: max(groups.values(), key=lambda group: max(map(_weight, group))) for pair, groups in asked.items()}
+
+
+def _weight(relation: Relation) -> float:
+    return -1.0 if relation.type is RelationType.NEUTRAL else p_of(relation)
 
 
 def p_of(relation: Relation) -> float:

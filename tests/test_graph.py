@@ -386,6 +386,20 @@ def test_of_relations_made_parallel_by_merging_the_most_probable_is_kept(first: 
     same(FactGraph.from_case(row), {"nodes": [atom("a"), context("c", 0.99)], "edges": [edge("c", "a", *kept)]})
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_neutral_answer_about_a_duplicate_says_nothing_against_a_statement(order: int) -> None:
+    answers = [
+        says("c", "a", "neutral", 0.99),
+        says("d", "a", "entailment", 0.6),
+        says("e", "a", "neutral", 0.95),
+        says("e", "b", "neutral", 0.95),
+    ]
+    same_text = dict.fromkeys(("c", "d", "e"), ("", "same"))
+    row = _texts({"a": "A", "b": "B"}, same_text, *answers[::order])
+    expected = [edge("c", "a", "entailment", 0.6)]
+    same(FactGraph.from_case(row), {"nodes": [atom("a"), atom("b"), context("c", 0.99)], "edges": expected})
+
+
 def test_relations_that_the_input_repeats_multiply() -> None:
     repeated = says("c", "a", "entailment", 0.9)
     edges = [edge("c", "a", "entailment", 0.9)] * 3
