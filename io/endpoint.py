@@ -77,16 +77,26 @@ class Endpoint:
         variable = given.get("api_key_env", "OPENAI_API_KEY")
         key = env.get(variable)
         if "api_key_env" in given and not key:
-            raise SettingsError(f"{config}: api_key_env names {variable}, which is not set")
+            named = variable if variable.isidentifier() else "what is no name"  # perhaps the key itself
+            raise SettingsError(f"{config}: api_key_env names {named}, which is not set")
         if not url and not key:
             raise SettingsError("no endpoint is named; give a base URL, or set OPENAI_BASE_URL or OPENAI_API_KEY")
         named = model or given.get("model") or env.get("FCJAX_MODEL") or ""
         return cls(url or OPENAI, named, key, given.get("options", {}))
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The key, what is sent as a header, a password in the URL, and the values of its query but for a version."""
+        split = urlsplit(self.url.strip())
+        queried = [(name, raw) for name, _, raw in (part.partition("=") for part in split.query.split("&"))]
+        query = [raw for name, raw in queried if "version" not in name and len(raw) >= 6]  # shorter ones are words
+        found = [self.key, split.password, *query, *(value.partition(" ")[2] for value in self.headers.values())]
+        return tuple({text: None for raw in found if raw for text in (raw, unquote(raw))})
+
     def scrubbed(self, words: str) -> str:
-        """`words` without the key, should the server have repeated it."""
-        for secret in (self.key, *(value.partition(" ")[2] for value in self.headers.values())):
-            words = words.replace(secret, "***") if secret else words
+        """`words` without the secrets, should the server have repeated one."""
+        for secret in self.secrets:
+            words = words.replace(secret, "***")
         return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
@@ -60,12 +61,10 @@ class HttpTransport:
             async with self._session.post(self._endpoint.completions, data=body, allow_redirects=False) as response:
                 content = await response.read()
         except Exception as error:
-            outcome: Outcome = read_exception(error)
+            outcome = read_exception(error)
         else:
-            outcome = read_response(response.status, response.headers, content, now=time.time())
-        if not isinstance(outcome, Reply):
-            outcome = replace(outcome, reason=self._endpoint.scrubbed(outcome.reason))
-        return outcome
+            return read_discreetly(self._endpoint, response.status, response.headers, content)
+        return replace(outcome, reason=self._endpoint.scrubbed(outcome.reason))
 
     async def close(self) -> None:
         if self._session is not None:
@@ -81,6 +80,18 @@ class HttpTransport:
             timeout=aiohttp.ClientTimeout(total=given.total, sock_connect=given.connect, sock_read=given.read),
             trust_env=behind_proxy(self._endpoint.completions),
         )
+
+
+def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
+    """What a response says, without the endpoint's secrets, should the server have repeated one."""
+    now = time.time()
+    outcome = read_response(status, headers, body, now=now)
+    if isinstance(outcome, Reply):
+        return outcome
+    # Before words are cut short: a part of a key would not be found.
+    told = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
+    reason = outcome.reason if isinstance(told, Reply) else told.reason
+    return replace(outcome, reason=endpoint.scrubbed(reason))
 
 
 def request_body(model: str, prompt: Prompt) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,9 +10,9 @@ import aiohttp
 import orjson
 
 from fcjax.io.endpoint import Endpoint
-from fcjax.io.http import behind_proxy
-from fcjax.io.outcome import Reply, read_exception, read_response
-from fcjax.prompts import Failure
+from fcjax.io.http import behind_proxy, read_discreetly
+from fcjax.io.outcome import read_exception
+from fcjax.prompts import Failure, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Mod
         return tuple(Model(str(entry["id"]), _context(entry)) for entry in listed or ())
     except (ValueError, TypeError, KeyError):
         pass
-    trouble = read_response(status, headers, body, now=time.time())
+    trouble = read_discreetly(endpoint, status, headers, body)
     assert not isinstance(trouble, Reply)
-    return Failure(trouble.kind, endpoint.scrubbed(trouble.reason))
+    return Failure(trouble.kind, trouble.reason)
 
 
 def _context(entry: Mapping[str, Any]) -> int | None:

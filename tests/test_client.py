@@ -173,6 +173,26 @@ def test_key_is_in_no_reason():
     assert "very" not in failure.reason
 
 
+@pytest.mark.parametrize("before", [0, 30, 260, 280])  # also where the reason is cut short in the middle of it
+@pytest.mark.parametrize("status", [200, 400])
+def test_no_part_of_a_secret_is_in_a_reason(before, status):
+    secret = "QzSecretKey1234567890abcdefghijkl"
+
+    def answer(_):
+        told = f"{'x' * before} {secret} query-secret"
+        return {"status": status, "body": told.encode() if status == 200 else {"error": {"message": told}}}
+
+    async def go():
+        async with Client(Endpoint(server.url + "?token=query-secret", "m", secret), retry=Retry(attempts=1)) as client:
+            return await client.ask(ask("one"))
+
+    with ScriptedServer(answer) as server:
+        failure = asyncio.run(go())
+    assert failure.kind == ("unreadable" if status == 200 else "invalid_request")
+    assert "QzS" not in failure.reason
+    assert "query" not in failure.reason
+
+
 def test_hopeless_endpoint_is_left_in_peace():
     with ScriptedServer(key=KEY) as server:
 

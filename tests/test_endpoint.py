@@ -70,6 +70,12 @@ def test_repr_and_messages_hold_no_secret():
         assert "abc" not in words
 
 
+def test_secrets_are_all_that_is_sent_to_be_let_in():
+    endpoint = Endpoint("http://ann:p%40ssword@h?api-version=2024-10-21&code=a%2Fbcdefg&x=1", "m")
+    said = "no p@ssword p%40ssword a/bcdefg a%2Fbcdefg, but 2024-10-21 and 1"
+    assert endpoint.scrubbed(said) == "no *** *** *** ***, but 2024-10-21 and 1"
+
+
 def test_environment():
     env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://h", "FCJAX_MODEL": "m"}
     endpoint = Endpoint.from_env(env=env)
@@ -88,6 +94,14 @@ def test_config_file(tmp_path):
     assert Endpoint.from_env("http://g", "gm", config, env=env).name == "http://g/v1"
     with pytest.raises(SettingsError, match="MY_KEY, which is not set"):
         Endpoint.from_env(config=config, env={})
+
+
+def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path):
+    config = tmp_path / "endpoint.toml"
+    config.write_text(f'api_key_env = "{KEY}"\n')
+    with pytest.raises(SettingsError, match="api_key_env names what is no name") as caught:
+        Endpoint.from_env("http://h", "m", config, env={})
+    assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize(
