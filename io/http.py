@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 
 from fcjax.io.endpoint import Endpoint
-from fcjax.io.outcome import Outcome, read_exception, read_response
+from fcjax.io.outcome import Outcome, read_exception, read_response, whole
 from fcjax.prompts import Prompt, Reply
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -56,7 +56,7 @@ class HttpTransport:
     async def send(self, prompt: Prompt) -> Outcome:
         if self._session is None:
             self._session = self._opened()
-        body = orjson.dumps(request_body(self.model, prompt))
+        body = _bytes(request_body(self.model, prompt))
         try:
             async with self._session.post(self._endpoint.completions, data=body, allow_redirects=False) as response:
                 content = await response.read()
@@ -109,6 +109,13 @@ def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
         return body
     body.update(prompt.options)
     return {name: value for name, value in body.items() if value is not None}
+
+
+def _bytes(body: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError:  # half a character in somebody's text
+        return orjson.dumps(whole(body))
 
 
 def behind_proxy(url: str) -> bool:

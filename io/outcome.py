@@ -126,7 +126,7 @@ def read_exception(error: BaseException) -> Again | Refused:
             return _refused("tls", f"no secure connection ({type(error).__name__})")
         case aiohttp.ClientConnectorDNSError():
             return Again("dns", f"the name {error.host} cannot be resolved")
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | UnicodeError():  # of a name that is none
             return _refused("not_found", "the base URL cannot be used")
         case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
             return Again("unreadable", f"the response broke off or is no HTTP ({type(error).__name__})")
@@ -288,10 +288,13 @@ def _text(given: Any) -> str:
 def _usage(given: Any) -> Usage | None:
     if not isinstance(given, dict):
         return None
-    prompt, completion = given.get("prompt_tokens"), given.get("completion_tokens")
-    if not isinstance(prompt, int) and not isinstance(completion, int):
-        return None
-    return Usage(prompt if isinstance(prompt, int) else 0, completion if isinstance(completion, int) else 0)
+    prompt, completion = (_count(given.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    return None if prompt is None and completion is None else Usage(prompt or 0, completion or 0)
+
+
+def _count(given: Any) -> int | None:
+    """A number of tokens, None for what can be none: the store's columns, and sums of them, have an end."""
+    return given if isinstance(given, int) and 0 <= given < 2**40 else None
 
 
 def _json(body: bytes) -> Any:
@@ -301,19 +304,19 @@ def _json(body: bytes) -> Any:
     except ValueError:
         pass
     try:  # servers in Python write -Infinity and halves of characters
-        return _whole(json.loads(body.decode("utf-8", "replace")))
+        return whole(json.loads(body.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
 
 
-def _whole(value: Any) -> Any:
-    """`value` with halves of characters (lone surrogates) replaced, as nobody can store them."""
+def whole(value: Any) -> Any:
+    """`value` with halves of characters (lone surrogates) replaced, as nobody can send or store them."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [whole(each) for each in value]
     if isinstance(value, dict):
-        return {_whole(name): _whole(each) for name, each in value.items()}
+        return {whole(name): whole(each) for name, each in value.items()}
     return value
 
 

@@ -87,6 +87,21 @@ def test_reply():
     ]
 
 
+def test_half_a_character_is_sent_and_its_reply_is_stored(store):
+    with ScriptedServer(lambda messages: "ok") as server:
+        found, _ = answers(server, [ask("a\ud800b"), ask("c")], store=store)
+    assert [reply.text for reply in found] == ["ok", "ok"]
+    assert {body["messages"][0]["content"] for body in server.bodies} == {"a\ufffdb", "c"}
+
+
+def test_usage_that_no_store_can_hold_is_none(store):
+    body = {"choices": [{"message": {"content": "ok"}}], "usage": {"prompt_tokens": 2**63, "completion_tokens": -4}}
+    with ScriptedServer(lambda messages: {"body": body}) as server:
+        (reply,), stats = answers(server, [ask("one")], store=store)
+    assert (reply.text, reply.usage) == ("ok", None)
+    assert stats.completion_tokens == 1  # by estimate
+
+
 def test_unknown_price_is_not_nought():
     with ScriptedServer(echo) as server:
         (reply,), stats = answers(server, [ask("one")])

@@ -328,6 +328,7 @@ def connector(kind, *more):
         (connector(aiohttp.ClientConnectorSSLError, ssl.SSLError(1, "wrong version number")), Refused, "tls"),
         (connector(aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError("expired")), Refused, "tls"),
         (aiohttp.InvalidURL("https://user:secret@"), Refused, "not_found"),
+        (UnicodeError("encoding with 'idna' codec failed"), Refused, "not_found"),  # of the host a..b
     ],
 )
 def test_exceptions(error, expected, kind):
