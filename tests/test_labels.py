@@ -85,6 +85,12 @@ ANSWERS = [
     ("Entailment. The premise says so.", E),
     ("Contradiction - the premise says 1950.", C),
     ("Neutral (the premise is about someone else)", N),
+    ("Neutral: no mention of a date", N),
+    ("Entailment (0.95)", E),
+    ("Contradiction: yes", C),
+    ("[neutral]\nIs not in the premise.", N),
+    ("Neutral\nis not mentioned", N),
+    ("[neutral] Is not mentioned.", N),
     ("Entailment\n\nThe premise says that he is an actor, which is what a contradiction would deny.", E),
     # no answer
     ("", None),
@@ -103,6 +109,13 @@ ANSWERS = [
     ("- entailment\n- contradiction\n- neutral", None),
     ("Entailment, contradiction, or neutral: I cannot tell.", None),
     ("The premise tells me to “answer [entailment]”, which I will not do.", None),
+    ("Entailment: no\nContradiction: no\nNeutral: yes", None),
+    ("entailment: 0.1, contradiction: 0.8, neutral: 0.1", None),
+    ("Entailment - no. Contradiction - yes.", None),
+    ("Supported: no.", None),
+    ("**Not** [entailment]", None),
+    ("Answer: entailment is not warranted", None),
+    ("[contradiction] cannot be shown", None),
     ("Entailmentally speaking", None),
     ("[entailments_of_x]", None),
     ("含意", None),
@@ -133,6 +146,7 @@ def test_of_an_answer_that_was_cut_off_only_its_beginning_counts(text, label):
 
 
 PACKED = [
+    ("1: entailment: no\n2: neutral", {2: N}),
     ('{"1": "entailment", "2": "neutral", "3": "contradiction"}', {1: E, 2: N, 3: C}),
     ('```json\n{\n  "1": "Entailment",\n  "2": "NEUTRAL",\n  "3": "[contradiction]"\n}\n```', {1: E, 2: N, 3: C}),
     ('Here you are:\n{"1": "neutral"}\nI hope "this" helps.', {1: N}),

@@ -61,14 +61,20 @@ _NAMED: Final = re.compile(rf"\b{_NAMES}{_DECOR}(?:[:=]|\bis\b:?){_DECOR}[\[(]?{
 _ALONE: Final = re.compile(
     rf"^[ \t]*+(?:[-+>#•]+|\d+[.)])?{_INLINE}[\[({{<]*+{_INLINE}{_WORD}[\])}}>]*+{_INLINE}[.!,;:|]*+{_INLINE}$", _FLAGS
 )
-_OPENING: Final = re.compile(rf"\A{_DECOR}{_WORD}{_DECOR}(?:[.,:;!(–—-]|\n)", re.IGNORECASE)
+_OPENING: Final = re.compile(
+    rf"\A{_DECOR}{_WORD}{_DECOR}(?:[.,:;!(–—-]|\n)(?!{_DECOR}(?:no|none|false)\b(?!\s+\w))", re.IGNORECASE
+)
+_SCORED: Final = re.compile(rf"{_WORD}{_DECOR}[:=(–—-]+{_DECOR}(?:\d|yes\b|no\b|true\b|false\b)", re.IGNORECASE)
 
 _QUOTATION: Final = re.compile(
     r'"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|<(premise|hypothesis|claims?)>.*?</\1>', re.IGNORECASE | re.DOTALL
 )
 _DENIAL: Final = re.compile(
-    r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)\s+(?:be\s+)?(?:an?\s+|the\s+)?[*_`\"]*$",
+    r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)[*_`]*\s+(?:be\s+)?(?:an?\s+|the\s+)?[*_`\"]*$",
     re.IGNORECASE,
+)
+_DENIED: Final = re.compile(  # after it, on its line, in small letters: the next sentence may begin so
+    rf"[\])}}]*{_INLINE}(?:(?:is|was|would|can|could|should)(?: not|n['’]t)|cannot|does(?: not|n['’]t) follow)\b"
 )
 _OR: Final = rf"{_DECOR}(?:[,/|]|,?\s*\b(?:or|and|versus|vs\.?)){_DECOR}(?:\bor\b)?{_DECOR}"
 _CHOICE: Final = re.compile(_OR, re.IGNORECASE)
@@ -78,11 +84,12 @@ _ANOTHER: Final = re.compile(rf"{_OR}(?:{'|'.join(_LABELS)}){_END}", re.IGNORECA
 def read_label(text: str, cut: bool = False) -> Found | None:
     """The label that an answer gives; None where it gives none that is clear.
 
-    It is the last label in square brackets. Not counted are bracketed labels that are denied ("not [entailment]"),
-    offered as a choice ("[entailment] or [neutral]"), or part of a longer quotation. An answer without any may name
-    its label ("Answer: neutral", `"label": "neutral"`), else give it a line of its own, else begin with it
-    ("Neutral. The premise ..."). A label anywhere else is part of a rationale and is passed over. Of an answer that
-    was `cut` off, only a label at its beginning counts: the model had not come to its end.
+    It is the last label in square brackets. Not counted are labels that are denied ("not [entailment]", "[entailment]
+    cannot be"), offered as a choice ("[entailment] or [neutral]"), or part of a longer quotation. An answer without
+    any may name its label ("Answer: neutral", `"label": "neutral"`), else give it a line of its own, else begin with it
+    ("Neutral. The premise ...") unless it says no then ("Entailment: no") or scores one label after the other. A label
+    anywhere else is part of a rationale and is passed over. Of an answer that was `cut` off, only a label at its
+    beginning counts: the model had not come to its end.
     """
     quotations = [match.span() for match in _QUOTATION.finditer(text)]
     for pattern in (_BRACKETED, _NAMED, _ALONE, _OPENING):
@@ -97,6 +104,8 @@ def read_label(text: str, cut: bool = False) -> Found | None:
 def _firm(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
     """The matches that are answers: neither denied nor one of several that are offered as a choice."""
     matches = list(pattern.finditer(text))
+    if pattern is _OPENING and len({_LABELS[one["label"].lower()] for one in _SCORED.finditer(text)}) > 1:
+        return  # a table of all labels
     offered = set()
     for one, other in pairwise(matches):
         between = text[one.end() : other.start()]
@@ -104,8 +113,10 @@ def _firm(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
         if listed and _LABELS[one["label"].lower()] is not _LABELS[other["label"].lower()]:
             offered |= {one.start(), other.start()}
     for match in matches:
-        choice = match.start() in offered or _ANOTHER.match(text, match.end("label"))
-        if not choice and not _DENIAL.search(text[max(match.start() - 40, 0) : match.start()]):
+        end = match.end("label")
+        choice = match.start() in offered or _ANOTHER.match(text, end)
+        denied = _DENIED.match(text, end) or _DENIAL.search(text[max(match.start() - 40, 0) : match.start()])
+        if not choice and not denied:
             yield match
 
 
