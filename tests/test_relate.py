@@ -311,6 +311,13 @@ def test_the_most_votes_win_and_the_first_answer_on_a_tie():
     assert (tied.type, tied.probability) == (E, pytest.approx(2 / 5))
 
 
+def test_a_draw_that_was_the_answer_is_no_vote_as_well():
+    script = Script("what?", "what?", "[entailment]", "[neutral]", "[neutral]")
+    (found,) = run(pair_question(votes=2), script)
+    assert (found.type, found.probability) == (N, pytest.approx(3 / 6))
+    assert len(set(map(repr, script.prompts))) == 5  # a store would answer the same prompt with the same reply
+
+
 def test_no_votes_where_there_are_logprobs():
     script = Script(sure("[entailment]"))
     (found,) = run(pair_question(votes=5), script)
@@ -333,7 +340,7 @@ def test_what_cannot_be_read_is_repaired():
 def test_then_drawn_afresh_and_then_it_has_failed():
     script = Script("what?", "what?", sure("[neutral]"))
     assert run(pair_question(), script)[0].type is N
-    assert (script.prompts[2].sample, script.prompts[2].messages) == (1, script.prompts[0].messages)
+    assert (script.prompts[2].temperature, script.prompts[2].messages) == (1.0, script.prompts[0].messages)
     script = Script("what a question")
     (found,) = run(pair_question(), script)
     assert (found.status, found.type, found.probability, found.method) == (Status.RELATION_FAILED, None, None, None)
@@ -378,6 +385,9 @@ def test_only_what_is_missing_of_a_packed_answer_is_repaired():
     script = Script('{"1": "neutral"}', "no", "none")
     found = run(packed_question(), script)
     assert [one.status for one in found] == [Status.OK, Status.RELATION_FAILED, Status.RELATION_FAILED]
+    assert script.rejected == script.prompts[1:]
+    script = Script('{"1": "neutral", "2": "neutral"}')  # again and again, and never the third
+    assert run(packed_question(), script)[2].status is Status.RELATION_FAILED
     assert script.rejected == script.prompts[1:]
 
 

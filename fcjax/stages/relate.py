@@ -24,7 +24,7 @@ Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
 Reject = Callable[[Prompt], Awaitable[None]]
 
 DRAWN_AT: Final = 1.0
-"""The temperature of repeated draws; a question is first asked at 0."""
+"""The temperature of repeated draws; a question is first asked at 0. Draw 0 is a retry's, votes count from 1."""
 
 _EXCERPT: Final = 1000  # characters of an unreadable answer that a repair quotes
 _DIVISIBLE: Final = frozenset({"context_overflow", "content_filter"})  # failures that a smaller question may not meet
@@ -246,11 +246,11 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     why = f"unreadable: no label can be read in {_shown(reply.text)}"
     for attempt in ("repair", "draw"):
         if missing := [i for i in range(len(question.pairs)) if i not in answers]:
-            again = question.repair(prompt, reply, missing) if attempt == "repair" else _draw(prompt, 1)
+            again = question.repair(prompt, reply, missing) if attempt == "repair" else _draw(prompt, 0)
             other = await ask(again)
             if isinstance(other, Reply):
                 more = question.read(other)
-                useless += [] if more else [again]
+                useless += [] if any(i in more for i in missing) else [again]
                 answers = more | answers
             else:
                 why = _reason(other)
