@@ -31,6 +31,7 @@ class Window(Generic[Item, Result]):
         self._done: asyncio.Queue[Any] = asyncio.Queue()  # pairs, an exception, or _END; bounded by the room
         self._workers: list[asyncio.Task[None]] = []
         self._working = 0
+        self._closed = False
         self._handed_out = False  # whether the consumer still has a pair in hand
 
     def __aiter__(self) -> Self:
@@ -52,6 +53,7 @@ class Window(Generic[Item, Result]):
         return found
 
     async def close(self) -> None:
+        self._closed = True
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -73,6 +75,10 @@ class Window(Generic[Item, Result]):
                 self._done.put_nowait((item, await self._work(item)))
         except Exception as error:  # the consumer's to see, not a task's that nobody awaits
             self._done.put_nowait(error)
+        except asyncio.CancelledError:
+            if not self._closed:  # from within `work`: its item would be missing and nobody would know
+                self._done.put_nowait(RuntimeError("what was being done about an item was cancelled"))
+            raise
         finally:
             self._working -= 1
             if not self._working:

@@ -364,6 +364,21 @@ def test_source_that_breaks_is_heard():
         asyncio.run(go())
 
 
+def test_item_whose_work_is_cancelled_is_not_just_missing():
+    class Cancels(Scripted):
+        async def send(self, prompt):
+            if prompt.messages[0][1] == "3":
+                raise asyncio.CancelledError  # as a library may whose own scope ends
+            return await super().send(prompt)
+
+    async def go():
+        async with Client(Cancels(), concurrency=2, window=2) as client:
+            return [text async for text, _ in client.ask_all(map(str, range(10)), prompt=ask)]
+
+    with pytest.raises(RuntimeError, match="cancelled"):
+        asyncio.run(go())
+
+
 def test_no_items():
     with ScriptedServer() as server:
         assert answers(server, [])[0] == []
