@@ -75,14 +75,16 @@ _FILTER = re.compile(
     r"content_filter|content[_ ]?policy|contentpolicyviolation|responsible_?ai_?policy|content management policy"
     r"|input was flagged|data_inspection_failed|safety system"
 )
-_QUOTA = re.compile(r"insufficient_quota|exceededbudget|budget_exceeded|billing|credit balance|payment required")
+_QUOTA = re.compile(r"insufficient_quota|exceededbudget|budget_exceeded|credit balance|payment required")
+_BILLING = re.compile(r"billing")  # Gemini speaks of it where a minute's share is used up, and says how long to wait
+_REFUSALS = (("context_overflow", _OVERFLOW), ("content_filter", _FILTER), ("quota", _QUOTA), ("quota", _BILLING))
 _NO_MODEL = re.compile(r"model_not_found|invalid model name|model\W.{0,80}(?:does not exist|not found)")
 _LOGPROBS = re.compile(r"logprobs")
 _UNSUPPORTED = re.compile(r"support|unknown|unrecognized|not allowed|not permitted|extra|unexpected")
 _MOST = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?(?: of| is)?|less than or equal to|at most|<=|between 0 and|\[0,)\D{0,3}(\d+)"
 )
-_WAIT = re.compile(r"try again in (?:(\d+)m)?([\d.]+) ?(ms|s)")
+_WAIT = re.compile(r"(?:try again|retry) in (?:(\d+)m)?([\d.]+) ?(ms|s)")
 _SECRET = re.compile(r"\b(?:sk|pk|gsk|hf|xai|pplx|nvapi|key)[-_][\w*.-]{4,}|\bAIza[\w-]{8,}|\bBearer\s+\S+", re.I)
 _THOUGHT = re.compile(r"\A\s*(?:<think(?:ing)?>)?(.*)</think(?:ing)?>(.*)\Z", re.DOTALL)
 
@@ -180,8 +182,11 @@ def _read_trouble(
     words, codes = _error(content)
     reason = scrubbed(f"HTTP {status}: {words or _excerpt(body)}")
     clues = f"{codes} {words}".lower()
+    after = _retry_after(headers, now)
+    if after is None:
+        after = _wait_in_words(clues)
     if status == 429:
-        if _QUOTA.search(clues):
+        if _QUOTA.search(clues) or (after is None and _BILLING.search(clues)):
             return _refused("quota", reason)
         if "request too large" in clues:  # for a whole minute's tokens
             return Refused("rate_limit", reason)
@@ -190,7 +195,7 @@ def _read_trouble(
     elif status in (400, 403, 413, 422, 500):
         if _LOGPROBS.search(clues):
             return StepDown(reason, _most_logprobs(clues))
-        for kind, clue in (("context_overflow", _OVERFLOW), ("content_filter", _FILTER), ("quota", _QUOTA)):
+        for kind, clue in _REFUSALS:
             if clue.search(clues):
                 return _refused(kind, reason)
         if status == 400 and _NO_MODEL.search(clues):
@@ -198,9 +203,7 @@ def _read_trouble(
         if status == 400 and "no_db_connection" in clues:  # how a litellm proxy without a database says: a wrong key
             return _refused("unauthorized", reason)
     if status in _PASSING or (status >= 500 and status != 501):
-        kind = _PASSING.get(status, "server_error")
-        after = _retry_after(headers, now)
-        return Again(kind, reason, _wait_in_words(clues) if after is None else after)
+        return Again(_PASSING.get(status, "server_error"), reason, after)
     return _refused(_BY_STATUS.get(status, "invalid_request"), reason)
 
 

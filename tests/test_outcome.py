@@ -71,6 +71,11 @@ PASSING = {
     "conflict": (409, error("conflict"), "server_error"),
     "rate limit": (429, error("Rate limit reached for gpt-4o", code="rate_limit_exceeded"), "rate_limit"),
     "bare 429": (429, b"", "rate_limit"),
+    "Gemini's minute": (
+        429,
+        [error("You exceeded your current quota, please check your plan and billing details.\nPlease retry in 15.1s.")],
+        "rate_limit",
+    ),
     "litellm's deployments": (429, error("No deployments available for selected model"), "rate_limit"),
     "TGI overloaded": (429, {"error": "Model is overloaded", "error_type": "overloaded"}, "rate_limit"),
     "500": (500, error("The server had an error while processing your request"), "server_error"),
@@ -151,6 +156,7 @@ REFUSED = {
         {"detail": [{"loc": ["body", "max_tokens"], "msg": "Input should be an integer", "input": {"logprobs": True}}]},
         "invalid_request",
     ),
+    "no billing": (429, error("You exceeded your current quota, please check your plan and billing details"), "quota"),
     "insufficient quota": (429, error("You exceeded your current quota", code="insufficient_quota"), "quota"),
     "over a minute's tokens": (429, error("Request too large for gpt-4 on tokens per min (TPM)"), "rate_limit"),
     "Gemini's list": (400, [{"error": {"code": 400, "message": "bad field", "status": "INVALID"}}], "invalid_request"),
@@ -233,6 +239,7 @@ def test_retry_after(headers, seconds):
         ("Please try again in 850ms.", 0.85),
         ("try again in 5 seconds.", 5.0),
         ("try again in 1m2.5s", 62.5),
+        ("Please retry in 15.0029s.", 15.0029),
         ("no", None),
     ],
 )
