@@ -258,12 +258,13 @@ class Client:
     async def _answer(self, prompt: Prompt, expected: Usage) -> Reply | Failure:
         """The answer from the endpoint, in as many tries as it takes and may take."""
         reserved = expected.prompt + expected.completion
+        fewer: int | None = None  # alternatives a token, once the server has refused more
         for attempt in count(1):
             await self._rate.reserve(reserved)
             async with self._slots:
                 if self._stopped is not None:
                     return self._stopped if attempt == 1 else replace(self._stopped, attempts=attempt - 1)
-                asked = self._within(prompt)
+                asked = self._within(prompt, fewer)
                 outcome, seconds = await self._send(asked)
             self.stats.retries += attempt > 1
             usage = _billed(outcome, expected)
@@ -272,6 +273,8 @@ class Client:
             match outcome:
                 case Reply():
                     self._reached = True
+                    if fewer is not None:  # and that was it: for all prompts from now on
+                        self._most_logprobs = _least(self._most_logprobs, fewer)
                     self._slots.succeeded()
                     return replace(outcome, cost=cost, seconds=seconds, attempts=attempt)
                 case Refused(kind, reason):
@@ -281,7 +284,7 @@ class Client:
                 case StepDown(reason):
                     if asked.top_logprobs is None:
                         return Failure("invalid_request", reason, attempt)
-                    self._most_logprobs = _fewer(asked.top_logprobs, outcome.allowed)  # for all prompts from now on
+                    fewer = _fewer(asked.top_logprobs, outcome.allowed)
                 case Again(kind, reason, after):
                     if kind in OVERLOAD:
                         self._slots.overloaded()
@@ -307,9 +310,9 @@ class Client:
             self.stats.seconds = ended - self._began
         return outcome, ended - began
 
-    def _within(self, prompt: Prompt) -> Prompt:
+    def _within(self, prompt: Prompt, fewer: int | None) -> Prompt:
         """`prompt` with no more alternatives than the server gives. Its key stays: it is the same question."""
-        most, wanted = self._most_logprobs, prompt.top_logprobs
+        most, wanted = _least(self._most_logprobs, fewer), prompt.top_logprobs
         if most is None or wanted is None or 0 < most >= wanted:
             return prompt
         return replace(prompt, top_logprobs=most or None)
@@ -341,6 +344,10 @@ def _billed(outcome: Outcome, expected: Usage) -> Usage:
         case Reply(usage=None):
             return Usage(expected.prompt, len(outcome.text.encode("utf-8", "replace")) // 4 + 1)
     return outcome.usage or Usage()
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((most for most in (one, other) if most is not None), default=None)
 
 
 def _fewer(asked: int, allowed: int | None) -> int:

@@ -81,6 +81,7 @@ _REFUSALS = (("context_overflow", _OVERFLOW), ("content_filter", _FILTER), ("quo
 _NO_MODEL = re.compile(r"model_not_found|invalid model name|model\W.{0,80}(?:does not exist|not found)")
 _LOGPROBS = re.compile(r"logprobs")
 _UNSUPPORTED = re.compile(r"support|unknown|unrecognized|not allowed|not permitted|extra|unexpected")
+_LACKING = re.compile(r"not (?:yet )?(?:support|implement)")
 _MOST = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?(?: of| is)?|less than or equal to|at most|<=|between 0 and|\[0,)\D{0,3}(\d+)"
 )
@@ -193,7 +194,7 @@ def _read_trouble(
     elif status < 400:
         return _refused("not_found", f"HTTP {status}: the endpoint has moved; redirects are not followed")
     elif status in (400, 403, 413, 422, 500):
-        if _LOGPROBS.search(clues):
+        if _LOGPROBS.search(clues) and (status != 500 or _MOST.search(clues) or _LACKING.search(clues)):
             return StepDown(reason, _most_logprobs(clues))
         for kind, clue in _REFUSALS:
             if clue.search(clues):

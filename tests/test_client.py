@@ -226,7 +226,7 @@ def test_hopeless_endpoint_is_left_in_peace():
 def test_fewer_logprobs_where_the_server_gives_fewer(store):
     with ScriptedServer(echo, most_logprobs=2) as server:
         found, stats = answers(
-            server, [ask("one", top_logprobs=20), ask("two", top_logprobs=20)], concurrency=1, store=store
+            server, [ask("one", top_logprobs=20), ask("two", top_logprobs=20)], concurrency=1, window=1, store=store
         )
         assert [body["top_logprobs"] for body in server.bodies] == [20, 2, 2]  # the second prompt knows
         assert all(len(reply.tokens[0].top) == 2 for reply in found)
@@ -241,6 +241,15 @@ def test_no_logprobs_where_the_server_gives_none():
         (reply,), _ = answers(server, [ask("one", top_logprobs=5)])
     assert reply.tokens is None
     assert reply.attempts == 2
+
+
+def test_refusals_that_fewer_logprobs_do_not_help_cost_the_others_nothing():
+    """A server that has something else against one prompt, and speaks of logprobs as it says so."""
+    odd = {"status": 400, "body": {"error": {"message": "cannot parse 'the logprobs of a model'"}}}
+    with ScriptedServer(lambda messages: odd if messages[-1]["content"] == "odd" else "ok") as server:
+        found, _ = answers(server, [ask(text, top_logprobs=5) for text in ("odd", "even")], concurrency=1)
+    assert (found[0].kind, found[1].text) == ("invalid_request", "ok")
+    assert len(found[1].tokens[0].top) == 2
 
 
 # Many prompts

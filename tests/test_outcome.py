@@ -70,6 +70,7 @@ PASSING = {
     "litellm timeout": (408, error("litellm.Timeout: APITimeoutError", type=None, code="408"), "timeout"),
     "conflict": (409, error("conflict"), "server_error"),
     "rate limit": (429, error("Rate limit reached for gpt-4o", code="rate_limit_exceeded"), "rate_limit"),
+    "a bug of the server": (500, error("unsupported operand in LogprobsProcessor"), "server_error"),
     "bare 429": (429, b"", "rate_limit"),
     "Gemini's minute": (
         429,
