@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,6 +24,7 @@ from fcjax.io.http import request_body
 from fcjax.io.outcome import Outcome, read_response
 from fcjax.prompts import Prompt, Reply, Usage
 
+_SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 _PRICES: Final = "model_prices_and_context_window_backup.json"
 
 
@@ -91,25 +93,30 @@ class LitellmTransport:
                 **request_body(self.model, prompt), **settings, num_retries=0, max_retries=0
             )
         except Exception as error:
-            outcome = _read_error(error)
+            outcome = _read_error(error, self._scrubbed(str(error)))
         else:
             # The standard library's JSON knows -inf, which is a logprob like others.
             outcome = read_response(200, {}, json.dumps(answer.model_dump(), default=str).encode(), now=time.time())
-        if self.api_key and not isinstance(outcome, Reply):
-            outcome = replace(outcome, reason=outcome.reason.replace(self.api_key, "***"))
-        return outcome
+        return outcome if isinstance(outcome, Reply) else replace(outcome, reason=self._scrubbed(outcome.reason))
+
+    def _scrubbed(self, words: str) -> str:
+        """`words` without the secrets that were given, and without those of the environment, where keys are found."""
+        found = [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
+        for secret in (self.api_key, *(Endpoint(self.api_base, self.model).secrets if self.api_base else ()), *found):
+            words = words.replace(secret, "***") if secret else words
+        return words
 
     async def close(self) -> None:
         """Close litellm's connections, which all its users in a process share."""
         await _litellm().close_litellm_async_clients()
 
 
-def _read_error(error: Exception) -> Outcome:
+def _read_error(error: Exception, words: str) -> Outcome:
     """litellm's exceptions are responses by another name; one without a status is a fault of litellm's own."""
     status = getattr(error, "status_code", None)
     response = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    told = {"message": str(error), "type": type(error).__name__, "code": getattr(error, "code", None)}
+    told = {"message": words, "type": type(error).__name__, "code": getattr(error, "code", None)}
     body = json.dumps({"error": told}, default=str).encode()
     return read_response(status if isinstance(status, int) else 500, headers, body, now=time.time())
 

@@ -105,6 +105,13 @@ def test_secrets_stay_out_of_names_and_reasons():
     assert "cannot use ***" in found.reason
 
 
+def test_keys_of_the_environment_stay_out_of_reasons(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "QzVeryOddSecret")
+    for before in (0, 270, 290):  # also where the reason is cut short in the middle of it
+        found = send(ask(ValueError(f"{'x' * before} QzVeryOddSecret")))
+        assert "Qz" not in found.reason
+
+
 def test_a_model_without_a_provider_is_told():
     with pytest.raises(SettingsError, match="'nosuch' names no provider; allowed: PROVIDER/MODEL"):
         LitellmTransport("nosuch")
