@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
 
-from fcjax.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.errors import Fault, InputError, OutputError, SettingsError, counted
 from fcjax.graph import FactGraph
 from fcjax.io.files import (
     Format,
@@ -267,7 +267,9 @@ def _kept_rows(
         try:
             for count, row in enumerate(rows, 1):
                 if count > total:
-                    raise OutputError(f"{name}: holds more results than the {total:,} cases of this run; {remedy}")
+                    raise OutputError(
+                        f"{name}: holds more results than the {counted(total, 'case')} of this run; {remedy}"
+                    )
                 if row.get("fingerprint") != prints.of(count - 1):
                     what = "is not a result of this input with these settings"
                     raise OutputError(f"{name}: line {count} {what}; {remedy}")

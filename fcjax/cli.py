@@ -98,10 +98,12 @@ def score(
     try:
         summary = run(source, out, settings, overwrite=overwrite, limit=limit, watch=watch)
     except KeyboardInterrupt:
-        kept = f"; {watch.done:,} finished cases kept; run the same command to go on" if to_file else ""
+        done = shell.counted(watch.done, "finished case")
+        kept = f"; {done} kept; run the same command to go on" if to_file else ""
         raise KeyboardInterrupt(f"stopped{kept}") from None
     except OutputError as error:
-        raise OutputError(f"{error}; {watch.done:,} finished cases are kept" if watch.done else str(error)) from error
+        kept = f"; {shell.counted(watch.done, 'finished case')} kept" if watch.done else ""
+        raise OutputError(f"{error}{kept}") from error
     finally:
         watch.close()
     if as_json:
@@ -112,7 +114,8 @@ def score(
     elif not quiet:
         watch.draw(summary.to_dict(), stderr=out == "-")
         if to_file:
-            click.echo(f"{shell.counted(watch.done, 'result')} in {out}")
+            kept = f": {watch.kept:,} kept, {watch.done - watch.kept:,} new" if watch.kept else ""
+            click.echo(f"{shell.counted(watch.done, 'result')} in {out}{kept}")
     if summary.statuses.keys() == {"invalid_input"}:
         shell.say(f"error: {source}: not one case could be used; the first: {watch.first_reason}")
         ctx.exit(shell.UNUSABLE)
@@ -123,7 +126,7 @@ class _Watch:
     """Looks on while a file is scored: moves the bar and gathers what the table will show."""
 
     def __init__(self, bar: bool, table: bool):
-        self.done = 0
+        self.done = self.kept = 0
         self.first_reason: str | None = None
         self._wants_bar = bar and sys.stderr.isatty()
         self._bar: Any = None
@@ -148,6 +151,7 @@ class _Watch:
 
     def row(self, row: Row, kept: bool) -> None:
         self.done += 1
+        self.kept += kept
         self.first_reason = self.first_reason or row["reason"]
         if self._bar:
             self._bar.advance(kept)
@@ -161,7 +165,7 @@ class _Watch:
     def draw(self, summary: dict[str, Any], stderr: bool) -> None:
         from fcjax.display import draw_summary, show
 
-        show(self._worst.table(), draw_summary(summary), stderr=stderr)
+        show(self._worst, draw_summary(summary), stderr=stderr)
 
 
 _VALIDATE_EPILOG = """\b
@@ -341,8 +345,3 @@ def infer(
 commands.add_command(cache)
 commands.add_command(relate)
 commands.add_command(doctor)
-
-
-def main() -> None:
-    """The console script."""
-    commands(prog_name="fcjax")

@@ -130,7 +130,7 @@ def relate(
         if out != "-":
             click.echo(f"{shell.counted(tally.cases.total(), 'case')} in {out}")
     if watch.first_failure and not quiet:
-        shell.say(f"warning: {tally.n_failed:,} pairs have failed; the first: {watch.first_failure}")
+        shell.say(f"warning: {shell.counted(tally.n_failed, 'pair')} failed; the first: {watch.first_failure}")
     failed = tally.n_failed or any(status != "ok" for status in tally.cases)
     ctx.exit(shell.SOME_FAILED if failed else shell.OK)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
 from typing import Any, Final
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +22,14 @@ SHOWN: Final = 25
 """Cases in the table at the end; of more, the worst ones."""
 
 _NAME_WIDTH: Final = 40
+_LEAST_NAME: Final = 12
+_COLUMNS: Final = (
+    ("status", "Pr", "F1@K", "atoms", "S", "R", "U", "failed"),
+    ("status", "Pr", "atoms", "S", "R", "U"),
+    ("status", "Pr", "atoms"),
+    ("Pr",),
+    (),
+)  # beside the name, the widest choice that fits
 _FILE_WIDTH: Final = 100  # columns where the output goes to a file or pipe
 _REASONS: Final = 5  # failed cases whose reason is shown
 _TITLES: Final = {
@@ -110,39 +117,48 @@ class Worst:
             self._lines.sort(key=lambda line: line[0])
             del self._lines[SHOWN:]
 
-    def table(self) -> RenderableType:
-        """One line a case: what was counted, and what it came to; then why cases have failed."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """One line a case: what was counted, and what it came to; then why cases have failed.
+
+        A narrow terminal has fewer columns, never the name cut away.
+        """
         few = self.count <= SHOWN
         title = "Cases" if few else f"The {SHOWN} worst of {self.count:,} cases"
-        table = _table(title)
-        table.add_column("case", overflow="fold")
-        for name in ("status", "Pr", "F1@K", "atoms", "S", "R", "U", "failed"):
-            table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
         shown = [row for _, row in sorted(self._lines, key=lambda line: line[0][2] if few else line[0])][:SHOWN]
-        for row in shown:
-            table.add_row(*_case_cells(row))
-        legend = Text("S supported, R refuted, U unverified\n")
+        rows = [_case_cells(row) for row in shown]
+        widths = {name: max([len(name), *(len(row[name]) for row in rows if name in row)]) for name in _COLUMNS[0]}
+        for names in _COLUMNS:
+            if 4 + _LEAST_NAME + sum(2 + widths[name] for name in names) <= options.max_width:
+                break
+        table = _table(title)
+        table.add_column("case", overflow="fold", min_width=min(_LEAST_NAME, options.max_width - 4))
+        for name in names:
+            table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
+        for row, cells in zip(shown, rows, strict=True):
+            table.add_row(plain(str(row["id"])), *(cells.get(name, "") for name in names))
+        yield table
+        legend = Text("S supported, R refuted, U unverified\n" if "S" in names else "")
         failed = [row for row in shown if has_failed(row["status"])]
         for row in failed[:_REASONS]:
             legend.append_text(Text.assemble("\n", (str(plain(row["id"])), "bold"), f": {row['reason']}"))
         if len(failed) > _REASONS:
             legend.append(f"\nand {len(failed) - _REASONS} more; the results say why each has failed")
-        return Group(table, legend)
+        yield legend
 
 
-def _case_cells(row: Row) -> Iterable[RenderableType]:
+def _case_cells(row: Row) -> dict[str, Text]:
+    """What the table says of a case, by column."""
+    cells = {"status": Text(row["status"], "red" if has_failed(row["status"]) else "")}
     measures = row["measures"]
-    yield plain(str(row["id"]))
-    yield Text(row["status"], "red" if has_failed(row["status"]) else "")
     if measures is None:
-        return
-    yield f"{measures['precision']:.3f}"
-    yield f"{measures['f1_at_k']:.3f}"
-    yield str(measures["n_atoms"])
+        return cells
+    cells |= {"Pr": Text(f"{measures['precision']:.3f}"), "F1@K": Text(f"{measures['f1_at_k']:.3f}")}
+    cells["atoms"] = Text(str(measures["n_atoms"]))
     for label, style in _STYLES.items():
         count = measures[f"n_{label}"]
-        yield Text(str(count), style if count else "dim")
-    yield Text(str(measures["n_failed"]), "red" if measures["n_failed"] else "dim")
+        cells[label[0].upper()] = Text(str(count), style if count else "dim")
+    cells["failed"] = Text(str(measures["n_failed"]), "red" if measures["n_failed"] else "dim")
+    return cells
 
 
 def draw_summary(summary: dict[str, Any]) -> RenderableType:
@@ -158,9 +174,10 @@ def draw_summary(summary: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(line) for line in lines]
     means = {name: summary["means"][name] for name in _TITLES if name in summary["means"]}
     if summary["n_scored"]:
-        parts.append(_numbers_table(f"Means over {summary['n_scored']:,} cases", means))
+        parts.append(_numbers_table(f"Means over {counted(summary['n_scored'], 'case')}", means))
     if human := summary["human_labels"]:
-        title = f"Against {human['n_atoms']:,} human labels in {human['n_cases']:,} cases"
+        labels, cases = counted(human["n_atoms"], "human label"), counted(human["n_cases"], "case")
+        title = f"Against {labels} in {cases}"
         parts.append(_numbers_table(title, {name: human[name] for name in _TITLES if name in human}))
         parts.append(_three_way(human["three_way"]))
     return Group(*parts)
@@ -201,7 +218,7 @@ def marginals_table(answer: dict[str, Any]) -> RenderableType:
     """The answer of `fcjax infer`, for people."""
     head = Text(f"log Z = {answer['log_z']}; {answer['method']}, width {answer['width']}")
     table = _table()
-    table.add_column("variable", overflow="fold")
+    table.add_column("variable", overflow="fold", min_width=_LEAST_NAME)
     table.add_column("P(true)", justify="right")
     table.add_column("interval", justify="right")
     for row in answer["marginals"]:

@@ -45,3 +45,8 @@ class OutputError(FcjaxError, OSError):
 
 class BudgetError(FcjaxError):
     """A run's budget is used up before its work is done. What was answered until then is kept."""
+
+
+def counted(count: int, what: str) -> str:
+    """`no faults`, `1 fault`, `2 faults`, for messages."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}" if count else f"no {what}s"

@@ -6,6 +6,7 @@ together by concatenation. Its factors are plain 2 x 2 tables: nothing below thi
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 from collections import Counter
@@ -17,13 +18,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fcjax.arguments import case_faults, check_choice, check_number, id_faults, is_number, relation_faults
-from fcjax.errors import Fault, InputError
+from fcjax.errors import Fault, InputError, counted
 from fcjax.records import Case, MarkovModel, Relation, RelationType
 from fcjax.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
 
 Encoding = Literal["implication", "conditional"]
 
 ATOM_PRIOR = 0.5
+SHOWN = 50  # factors in a notebook's table
 MOST = sys.float_info.max
 LOG_RANGE = 690.0  # of weights, either way, that products are kept in; float64 has some more
 
@@ -77,10 +79,27 @@ class FactGraph:
 
     def __repr__(self) -> str:
         atoms, contexts = self.kinds.count("atom"), self.kinds.count("context")
-        bare = f"{len(self)} variables" if atoms + contexts < len(self) else f"{atoms} atoms, {contexts} contexts"
-        merged = f", {len(self.aliases)} duplicates merged" if self.aliases else ""
-        observed = f", {len(self.evidence)} observed" if self.evidence else ""
-        return f"FactGraph({bare}, {len(self.ends)} factors{merged}{observed})"
+        parts = [counted(atoms, "atom"), counted(contexts, "context")]
+        if atoms + contexts < len(self):
+            parts = [counted(len(self), "variable")]
+        parts.append(counted(len(self.ends), "factor"))
+        parts += [f"{counted(len(self.aliases), 'duplicate')} merged"] if self.aliases else []
+        parts += [f"{len(self.evidence)} observed"] if self.evidence else []
+        return f"FactGraph({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """The relations, or the factors of a bare model, each on a line; the first `SHOWN` of many."""
+        names = [(html.escape(self.ids[s]), html.escape(self.ids[t])) for s, t in self.ends[:SHOWN].tolist()]
+        if self.relations:
+            said = [f"<td>{r.type}</td><td>{p_of(r):g}</td>" for r in self.relations[:SHOWN]]
+        else:
+            tables = self.tables[:SHOWN].reshape(-1, 4).tolist()
+            said = [f"<td>{' '.join(f'{weight:g}' for weight in table)}</td><td></td>" for table in tables]
+        rows = "".join(f"<tr><td>{s}</td>{what}<td>{t}</td></tr>" for (s, t), what in zip(names, said, strict=True))
+        more = len(self.ends) - len(names)
+        rest = f"<tr><td colspan=4>and {more:,} more</td></tr>" if more else ""
+        head = "<tr><th>source</th><th>says</th><th>p</th><th>target</th></tr>"
+        return f"<table><caption>{html.escape(repr(self))}</caption>{head}{rows}{rest}</table>"
 
     @classmethod
     def from_dict(

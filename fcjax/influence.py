@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fcjax.engine import infer
+from fcjax.errors import counted
 from fcjax.graph import FactGraph
 from fcjax.limits import Limits
 from fcjax.posterior import Posterior
@@ -49,7 +50,7 @@ class Influence:
     def __repr__(self) -> str:
         if self.status.failed:
             return f"Influence({self.status}: {self.reason})"
-        return f"Influence({len(self.atoms)} atoms, {len(self.relations)} relations)"
+        return f"Influence({counted(len(self.atoms), 'atom')}, {counted(len(self.relations), 'relation')})"
 
     def _repr_html_(self) -> str:
         if self.status.failed:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Float
 
-from fcjax.graph import FactGraph
+from fcjax.errors import counted
+from fcjax.graph import SHOWN, FactGraph
 from fcjax.records import EPS, Label, Status
 
 
@@ -243,4 +245,18 @@ class Posteriors(Sequence[Posterior]):
     def __repr__(self) -> str:
         statuses = [status for solution in self._solutions for status in solution.status]
         counts = ", ".join(f"{statuses.count(status)} {status}" for status in Status if status in statuses)
-        return f"Posteriors({len(self)} graphs: {counts or 'none'})"
+        return f"Posteriors({counted(len(self), 'graph')}{f': {counts}' if counts else ''})"
+
+    def _repr_html_(self) -> str:
+        """One line a graph, the first `SHOWN` of many."""
+        rows = ""
+        for i, row in enumerate(islice(self, SHOWN)):
+            labels = row.label.values()
+            cells = [str(row.status), row.method or "", str(row.width), *(str(labels.count(label)) for label in Label)]
+            cells.append(html.escape(row.reason or ""))
+            rows += f"<tr><td>{i}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        more = len(self) - SHOWN
+        rest = f"<tr><td colspan=8>and {more:,} more</td></tr>" if more > 0 else ""
+        names = ["", "status", "method", "width", *Label, "reason"]
+        head = "".join(f"<th>{name}</th>" for name in names)
+        return f"<table><caption>{html.escape(repr(self))}</caption><tr>{head}</tr>{rows}{rest}</table>"

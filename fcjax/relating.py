@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
+from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError, counted
 from fcjax.io.client import HOPELESS, Client, Estimate
 from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name, output_name, refuse_input, write_lines
@@ -363,7 +363,7 @@ def outlook(path: str, version: Version, limit: int | None) -> Outlook:
         found.cases += 1
     if first is not None and len(found.lacking) == found.cases:
         others = found.cases - 1
-        more = f" (and so it is with {others:,} other row{'s' if others > 1 else ''})" if others else ""
+        more = f" (and so it is with {counted(others, 'other row')})" if others else ""
         raise InputError(replace(first, message=first.message + more))
     return found
 

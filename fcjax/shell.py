@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from fcjax.errors import Fault, FcjaxError
+from fcjax.errors import counted as counted
 
 if TYPE_CHECKING:
     from fcjax.limits import Limits
@@ -31,34 +33,51 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Commands(click.Group):
     """A group of commands; whatever goes wrong in one of them ends in one clear message and an exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
+        with _told():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
         if os.environ.get("NO_COLOR"):
             ctx.color = False
-        try:
+        with _told(ctx):
             return super().invoke(ctx)
-        except FcjaxError as error:
-            _complain(error)
-            ctx.exit(UNUSABLE)
-        except BrokenPipeError:
-            _leave(CLOSED_PIPE)
-        except KeyboardInterrupt as error:
-            say(str(error) or "stopped")
-            _leave(INTERRUPTED)
-        except OSError as error:
-            say(f"error: {error.filename or 'the system'}: {error.strerror or error}")
-            ctx.exit(UNUSABLE)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as error:
-            say(f"error: a bug of fcjax, please report it: {type(error).__name__}: {error}")
-            if ctx.meta.get(_VERBOSE):
-                traceback.print_exc()
-            else:
-                say("the same command with --verbose shows where")
-            ctx.exit(BROKEN)
+
+
+@contextlib.contextmanager
+def _told(ctx: click.Context | None = None) -> Iterator[None]:
+    """Tell people what went wrong in the block, and leave with the code that says so."""
+    try:
+        yield
+    except FcjaxError as error:
+        _complain(error)
+        raise click.exceptions.Exit(UNUSABLE) from error
+    except BrokenPipeError:
+        _leave(CLOSED_PIPE)
+    except KeyboardInterrupt as error:
+        say(str(error) or "stopped")
+        _leave(INTERRUPTED)
+    except OSError as error:
+        if error.filename is None and error.errno in _FULL:  # what we write to without a name
+            say(f"error: standard output: cannot be written: {error.strerror}")
+            _leave(UNUSABLE)  # or Python would try once more
+        say(f"error: {error.filename or 'the system'}: {error.strerror or error}")
+        raise click.exceptions.Exit(UNUSABLE) from error
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        say(f"error: a bug of fcjax, please report it: {type(error).__name__}: {error}")
+        if ctx and ctx.meta.get(_VERBOSE):
+            traceback.print_exc()
+        else:
+            say("the same command with --verbose shows where")
+        raise click.exceptions.Exit(BROKEN) from error
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def say(message: str) -> None:
@@ -92,11 +111,6 @@ def print_json(document: Any) -> None:
 def fault_dict(fault: Fault) -> dict[str, Any]:
     """A fault as JSON."""
     return {name: getattr(fault, name) for name in ("file", "line", "case", "field", "message")}
-
-
-def counted(count: int, what: str) -> str:
-    """`no faults`, `1 fault`, `2 faults`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}" if count else f"no {what}s"
 
 
 def size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:

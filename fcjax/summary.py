@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fcjax import agreement
+from fcjax.errors import counted
 from fcjax.measures import K, Tally, case_measures, k_of
 from fcjax.records import Label, Status
 from fcjax.results import Row, finite, rounded
@@ -70,6 +71,15 @@ class Summary:
 
     def __len__(self) -> int:
         return self.statuses.total()
+
+    def __repr__(self) -> str:
+        statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(self.statuses.items()))
+        if not self.statuses:
+            return "Summary(no cases)"
+        totals = np.frombuffer(self._columns, np.float64).reshape(-1, _WIDTH).sum(0)
+        precision = finite(_numbers(totals)["precision"])
+        mean = "" if precision is None else f"; mean precision {precision:.3f}"
+        return f"Summary({counted(len(self), 'case')}: {statuses}{mean}; K = {self.k})"
 
     @property
     def n_failed(self) -> int:

@@ -127,6 +127,77 @@ def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path)
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_a_finished_run_done_again_says_what_it_did(good, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert fcjax("score", good, "-o", out).stdout.decode().endswith(f"3 results in {out}\n")
+    assert fcjax("score", good, "-o", out).stdout.decode().endswith(f"3 results in {out}: 3 kept, 0 new\n")
+    out.write_bytes(out.read_bytes()[:-5])
+    assert fcjax("score", good, "-o", out).stdout.decode().endswith(f"3 results in {out}: 2 kept, 1 new\n")
+
+
+def test_results_are_no_input(good, tmp_path):
+    out = tmp_path / "out.jsonl"
+    fcjax("score", good, "-o", out)
+    for args in (("score", out), ("relate", out, "--dry-run", "--model", "m", "--base-url", "http://127.0.0.1:9")):
+        done = fcjax(*args, FCJAX_STORE=str(tmp_path / "store.sqlite"))
+        assert done.returncode == UNUSABLE
+        assert "a result of `fcjax score`" in done.stderr.decode()
+        assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_one_object_over_many_lines_is_one_error(tmp_path):
+    spread = tmp_path / "case.jsonl"
+    spread.write_text(json.dumps(case("one"), indent=2))
+    for command in ("score", "validate"):
+        done = fcjax(command, spread)
+        assert done.returncode in (UNUSABLE, SOME_FAILED)
+        assert (done.stdout + done.stderr).decode().count("name it .json") == 1
+        assert "not JSON" not in (done.stdout + done.stderr).decode()
+    assert fcjax("score", spread.rename(tmp_path / "case.json")).returncode == OK
+
+
+@pytest.mark.parametrize("columns", [12, 24, 40, 60, 80, 200])
+def test_names_of_cases_stay_on_narrow_terminals(tmp_path, columns):
+    source = write(tmp_path / "cases.jsonl", case("a-case-with-a-name"), case("b", status="retrieval_failed"))
+    shown = fcjax("score", source, COLUMNS=str(columns)).stdout.decode()
+    table = shown.partition("\n\n")[0] if columns < 80 else shown
+    assert all(len(line) <= columns for line in shown.splitlines())
+    names = "".join(line[2 : 2 + 18].split("  ")[0].strip() for line in table.splitlines()[3:])
+    assert "a-case-with-a-name" in names
+    assert ("Pr" in shown.splitlines()[2]) == (columns > 20)
+
+
+@pytest.mark.parametrize(
+    "args", [["score", "good.jsonl"], ["score", "good.jsonl", "--json"], ["score", "good.jsonl", "-o", "-"], ["--help"]]
+)
+def test_standard_output_that_is_full_is_called_by_its_name(good, args):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([SCRIPT, *args], cwd=good.parent, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == UNUSABLE
+    assert done.stderr.count(b"\n") == 1
+    assert b"standard output: cannot be written: No space left" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["click", "fcjax.shell", "fcjax.cli_relate", "fcjax.bulk", "numba", "rich.console"])
+def test_an_interrupt_while_modules_load_is_no_traceback(good, tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    done = fcjax("score", good, PYTHONPATH=str(tmp_path))
+    assert done.returncode == INTERRUPTED
+    assert done.stderr.startswith(b"fcjax: stopped")
+
+
+def test_the_package_runs_as_a_module(good):
+    run = [sys.executable, "-P", "-m", "fcjax", "validate", str(good)]
+    done = subprocess.run(run, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode()) == (OK, f"{good}: no faults, no notes\n")
+
+
 def test_no_command_writes_over_its_input(good, tmp_path):
     model, evidence, answer = tmp_path / "model.uai", tmp_path / "seen.evid", tmp_path / "seen.json"
     assert fcjax("convert", good, model, "--case", "one").returncode == OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from samples import atom, context, edge
 
-from fcjax import Atom, Case, Context, FactGraph, Posterior, Relation, RelationType, Status, infer
+from fcjax import Atom, Case, Context, FactGraph, InputError, Posterior, Relation, RelationType, Status, infer
 from fcjax.posterior import Solution
 
 
@@ -56,3 +56,23 @@ def test_a_graph_that_merges_nothing_says_what_clashes_as_before() -> None:
     graph = FactGraph.from_dict({"nodes": nodes, "edges": [edge("c", "a", "entailment", 1.0)]})
     (out,) = infer([graph], evidence={"c": True, "a": False})
     assert "c entailment a" in (out.reason or "")
+
+
+def test_answers_and_graphs_are_tables_in_a_notebook() -> None:
+    nodes = [atom("<a>"), context("c", 0.9)]
+    data = {"nodes": nodes, "edges": [edge("c", "<a>", "entailment", 0.9)]}
+    graph = FactGraph.from_dict(data, encoding="conditional", context_prior=0.9)
+    assert repr(graph) == "FactGraph(1 atom, 1 context, 1 factor)"
+    page = graph._repr_html_()
+    assert "<td>c</td><td>entailment</td><td>0.9</td><td>&lt;a&gt;</td>" in page
+    out = infer([graph, InputError("no <graph>")])
+    assert repr(out) == "Posteriors(2 graphs: 1 ok, 1 invalid_input)"
+    page = out._repr_html_()
+    assert "<td>0</td><td>ok</td><td>exact</td><td>1</td><td>2</td><td>0</td><td>0</td>" in page
+    assert "no &lt;graph&gt;" in page
+    many = infer([graph] * 60)._repr_html_()
+    assert many.count("<tr>") == 1 + 50 + 1
+    assert "and 10 more" in many
+    bare = FactGraph.from_model(graph.to_model())
+    assert repr(bare) == "FactGraph(2 variables, 1 factor)"
+    assert "<td>0.5 0.5 0.1 0.9</td>" in bare._repr_html_()

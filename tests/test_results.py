@@ -284,6 +284,15 @@ def test_a_summary_of_failures_only_has_no_values_and_no_nan():
     json.dumps(summary, allow_nan=False)
 
 
+def test_a_summary_says_what_it_is_in_a_line():
+    assert repr(Summary()) == "Summary(no cases)"
+    found = Summary(3)
+    found.add(unscored_row("x", Status.REFUSED, "no", ""))
+    assert repr(found) == "Summary(1 case: 1 refused; K = 3)"
+    found.add(row_of(case(["a"], ["c"], [says("c", "a")])))
+    assert repr(found) == "Summary(2 cases: 1 ok, 1 refused; mean precision 1.000; K = 3)"
+
+
 def test_a_summary_of_nothing():
     summary = summed()
     assert (summary["n_cases"], summary["means"]["precision"]["value"]) == (0, None)

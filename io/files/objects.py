@@ -38,11 +38,17 @@ def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
 
     A file named `.jsonl` or `.ndjson` is always read by lines. Lines stream; a list is held as a whole. A line that
     cannot be read is an `Item` with faults and does not end the reading. Raises `InputError` where there is nothing to
-    read at all (see `streams.opened`), or where a whole file is not JSON.
+    read at all (see `streams.opened`), where a whole file is not JSON, or where it is one text under a name for lines.
     """
     name = display_name(path)
     with opened(path) as stream:
-        if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) or _has_lines(stream.peek()):
+        lines = _has_lines(stream.peek())
+        if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
+            if not lines and stream.peek().lstrip().partition(b"\n")[0].strip() in (b"{", b"["):
+                fault = "the file is one JSON text over many lines; allowed in .jsonl: an object a line (name it .json)"
+                raise InputError(Fault(fault, file=name))
+            lines = True
+        if lines:
             yield from _by_lines(stream, name, limit)
         else:
             yield from _as_whole(stream, name)

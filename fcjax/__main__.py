@@ -1,0 +1,22 @@
+"""`python -m fcjax`, and the console script: nothing is loaded before an interrupt is something that can be told."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        from fcjax.cli import commands
+
+        commands(prog_name="fcjax")
+    except KeyboardInterrupt:  # before the commands themselves look after it
+        sys.stderr.write("fcjax: stopped\n")
+        sys.stderr.flush()
+        os._exit(130)
+
+
+if __name__ == "__main__":
+    main()
