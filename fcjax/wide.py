@@ -17,6 +17,7 @@ Effort = Literal["tight", "label", "fast"]
 BUDGET = 3e9  # table entries that one graph may cost where no time is set: some seconds
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
 NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
+BEYOND = 300.0  # nats that the root's bound is too high, past which no search gets anywhere
 FEW = 4  # orders tried for an estimate
 SLICE = 64  # rows between two looks at the clock
 # A search is as hard as the nats that the root's bound is too high and the variables of the cutset, together: from
@@ -72,7 +73,10 @@ def condition(
         return write(np.inf)
     believed = state.state[0].copy()
     search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
-    hardness = len(belief) + math.log(max(1.0, search.excess(state)))
+    nats = math.log(max(1.0, search.excess(state)))
+    if nats > BEYOND:
+        return write(search.excess(state))
+    hardness = len(belief) + nats
     wider = next((wider for least, wider in WIDER[effort] if hardness > least), 0)
     if wider and limits.cutset_width is None:
         spent = state.scalar[search.ROWS]
