@@ -147,6 +147,10 @@ def test_of_an_answer_that_was_cut_off_only_its_beginning_counts(text, label):
 
 PACKED = [
     ("1: entailment: no\n2: neutral", {2: N}),
+    ('{"0": "entailment", "1": "neutral", "2": "contradiction"}', {}),
+    ("0. [entailment]\n1. [neutral]\n2. [contradiction]", {}),
+    ('I may use the labels ["entailment", "contradiction", "neutral"] and cannot say.', {}),
+    ('["entailment", "neutral", "contradiction"]', {1: E, 2: N, 3: C}),
     ('{"1": "entailment", "2": "neutral", "3": "contradiction"}', {1: E, 2: N, 3: C}),
     ('```json\n{\n  "1": "Entailment",\n  "2": "NEUTRAL",\n  "3": "[contradiction]"\n}\n```', {1: E, 2: N, 3: C}),
     ('Here you are:\n{"1": "neutral"}\nI hope "this" helps.', {1: N}),
@@ -169,7 +173,7 @@ PACKED = [
     ("| 1 | neutral |\n| 2 | entailment |", {1: N, 2: E}),
     ("1 - neutral, the premise is silent\n2 - entailment: it says so", {1: N, 2: E}),
     ("1. [neutral]\n1. [entailment]", {1: E}),  # the last one counts
-    ('{"0": "neutral", "2": "entailment", "7": "neutral", "1949": "neutral"}', {2: E}),
+    ('{"2": "entailment", "7": "neutral", "1949": "neutral"}', {2: E}),
     ('{"1": "neutral", "2": "I cannot tell", "3": "entailment"}', {1: N, 3: E}),
     ("1. This is not an entailment\n2. [neutral]", {2: N}),
     ("I cannot help with that.", {}),

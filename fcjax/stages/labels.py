@@ -144,10 +144,11 @@ def read_labels(text: str, count: int, cut: bool = False) -> dict[int, Found]:
 
     Read are JSON in any of these shapes, with or without a fence and chatter round it: an object of labels
     (`{"1": "neutral"}`), a list of objects (`[{"claim": 1, "label": "neutral"}]`), an object of objects, a list of
-    `count` labels; and numbered lines (`1. [neutral]`). Where an answer is `cut` off, its complete items count.
+    `count` labels; and numbered lines (`1. [neutral]`). Where an answer is `cut` off, its complete items count. None
+    do where one has the number 0: who counts from there means another claim by each number.
     """
     found = dict(_line_labels(text, cut)) | _json_labels(text, count)
-    return {number: label for number, label in found.items() if 1 <= number <= count}
+    return {} if 0 in found else {number: label for number, label in found.items() if 1 <= number <= count}
 
 
 def _line_labels(text: str, cut: bool) -> Iterator[tuple[int, Found]]:
@@ -189,7 +190,8 @@ def _json_labels(text: str, count: int) -> dict[int, Found]:
             frames.pop()
             if frame.number is not None and frame.label:
                 found[frame.number] = frame.label
-            elif len(frame.bare) == count and mark == "]":
+            elif len(frame.bare) == count and mark == "]" and [one.label for one in frame.bare] != [*SPELLINGS]:
+                # All labels in the order of the question are more likely a list of them.
                 found |= dict(enumerate(frame.bare, 1))
             frames[-1].key = None
     return found
