@@ -141,8 +141,9 @@ def read_exception(error: BaseException) -> Again | Refused:
 
 
 def scrubbed(words: str, *, most: int = 300) -> str:
-    """`words` on one line of at most `most` characters, without what looks like a key."""
-    line = _SECRET.sub("***", " ".join(words.split()))
+    """`words` on one line of at most `most` printable characters, without what looks like a key."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in words)  # no terminal's commands
+    line = _SECRET.sub("***", " ".join(printable.split()))
     return line if len(line) <= most else line[: most - 3] + "..."
 
 

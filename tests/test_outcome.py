@@ -258,6 +258,7 @@ def test_reasons_hold_no_keys_and_are_short():
     assert "abcdef" not in outcome.reason
     assert "OPENAI_API_KEY" in outcome.reason
     assert len(scrubbed("word " * 1000)) == 300
+    assert scrubbed("a\x1b[2Jb\u202ec\n d") == "a [2Jb c d"
 
 
 def entry(token, logprob, top=(), **more):
