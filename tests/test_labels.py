@@ -117,6 +117,7 @@ ANSWERS = [
     ("Answer: entailment is not warranted", None),
     ("[contradiction] cannot be shown", None),
     ("Entailmentally speaking", None),
+    ("[\u017fupports]", None),
     ("[entailments_of_x]", None),
     ("含意", None),
 ]

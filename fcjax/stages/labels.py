@@ -48,7 +48,7 @@ class Found(NamedTuple):
 _DECOR: Final = r"[\s*_`\"'“”‘’\\]*+"
 _INLINE: Final = r"[ \t*_`\"'“”‘’\\]*+"
 _END: Final = r"(?![^\W_])"
-_WORD: Final = rf"(?P<label>{'|'.join(_LABELS)}){_END}"
+_WORD: Final = rf"(?P<label>(?a:{'|'.join(_LABELS)})){_END}"  # ASCII: else a long s is an s
 _NAMES: Final = r"(?:label|answer|relation(?:ship)?|verdict|conclusion|classification|result)"
 _FLAGS: Final = re.IGNORECASE | re.MULTILINE
 
