@@ -11,22 +11,21 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
+from fcjax.arguments import check_choice, check_number
 from fcjax.clash import describe_clash, satisfiable
 from fcjax.errors import FcjaxError, SettingsError
 from fcjax.graph import FactGraph
 from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log
-from fcjax.limits import Limits, workers
+from fcjax.limits import I_BOUND, Backend, Effort, Limits, Method, workers
 from fcjax.posterior import Posteriors, Solution
 from fcjax.records import EPS, Status
 from fcjax.table import GraphTable
-from fcjax.wide import Effort, condition, interval
+from fcjax.wide import condition, interval
 
-Backend = Literal["cpu", "xla"]
-Method = Literal["wmb"]
 Evidence = Mapping[str, bool]
 
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
@@ -43,7 +42,7 @@ def infer(
     limits: Limits | None = None,
     *,
     method: Method | None = None,
-    i_bound: int = 6,
+    i_bound: int = I_BOUND,
     pairs: bool = False,
     backend: Backend | None = None,
     timings: dict[str, float] | None = None,
@@ -60,18 +59,16 @@ def infer(
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
     workers. Raises `SettingsError` for arguments that make no sense.
     """
-    if effort not in get_args(Effort):
-        raise SettingsError(f"effort is {effort!r}; allowed: {', '.join(map(repr, get_args(Effort)))}")
-    if backend is not None and backend not in get_args(Backend):
-        raise SettingsError(f"backend is {backend!r}; allowed: {', '.join(map(repr, get_args(Backend)))} or None")
-    if method is not None and method not in get_args(Method):
-        raise SettingsError(f"method is {method!r}; allowed: {', '.join(map(repr, get_args(Method)))} or None")
-    if not 1 <= i_bound <= 20:
-        raise SettingsError(f"i_bound is {i_bound!r}; allowed: a number from 1 to 20")
+    check_choice("effort", effort, get_args(Effort))
+    check_choice("backend", backend, get_args(Backend), none=True)
+    check_choice("method", method, get_args(Method), none=True)
+    check_number("i_bound", i_bound, 1, 20, whole=True)
     if method == "wmb" and pairs:
         raise SettingsError("pairs are asked for with method 'wmb'; allowed: with exact inference, so leave one out")
-    if isinstance(graphs, FactGraph):
-        raise SettingsError("graphs is a single FactGraph; allowed: a list of graphs")
+    if isinstance(graphs, FactGraph | str) or not isinstance(graphs, Sequence):
+        raise SettingsError(f"graphs is a single {type(graphs).__name__}; allowed: a list of graphs")
+    if not isinstance(limits, Limits | None):
+        raise SettingsError(f"limits is {limits!r:.60}; allowed: Limits(...) or None")
     limits = limits or Limits()
     observed = _observed(graphs, evidence)
     readable: list[FactGraph] = [graph if isinstance(graph, FactGraph) else NO_GRAPH for graph in graphs]
@@ -98,6 +95,8 @@ def _observed(
         return None
     if isinstance(evidence, Mapping):
         return [evidence] * len(graphs)
+    if isinstance(evidence, str) or not isinstance(evidence, Sequence):
+        raise SettingsError(f"evidence is {evidence!r:.60}; allowed: one mapping, or a list of one a graph")
     if len(evidence) != len(graphs):
         raise SettingsError(f"evidence has {len(evidence)} rows; allowed: one mapping, or one a graph ({len(graphs)})")
     return evidence
@@ -372,12 +371,17 @@ def _check_evidence(
     checked, kept = list(graphs), list(evidence)
     for g, row in enumerate(evidence):
         graph = graphs[g]
-        unknown = [name for name in row or () if name not in graph.aliases and name not in graph.index]
-        states = [state for state in (row or {}).values() if state not in (True, False)]
-        if g in invalid or unknown or states:
-            seen = f"names {unknown}; allowed: ids of the graph's variables"
-            if not unknown:
-                seen = f"has the states {states}; allowed: True, False"
+        given = row if isinstance(row, Mapping) else {}
+        unknown = [name for name in given if name not in graph.aliases and name not in graph.index]
+        states = [
+            state for state in given.values() if not isinstance(state, bool | np.bool_ | int) or state not in (0, 1)
+        ]
+        if g in invalid or unknown or states or not isinstance(row, Mapping | None):
+            seen = f"has the states {states}; allowed: True, False"
+            if unknown:
+                seen = f"names {unknown}; allowed: ids of the graph's variables"
+            elif not states:
+                seen = f"is {row!r:.60}; allowed: a mapping from ids to True or False, or None"
             invalid.setdefault(g, f"evidence {seen}")
             checked[g], kept[g] = NO_GRAPH, None
     return checked, kept

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fcjax.kernels import reduce, search
-from fcjax.limits import Limits
+from fcjax.limits import Effort, Limits
 from fcjax.table import GraphTable
-
-Effort = Literal["tight", "label", "fast"]
 
 BUDGET = 3e9  # table entries that one graph may cost where no time is set: some seconds
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
