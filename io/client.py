@@ -1,7 +1,7 @@
 """The client: prompts in, replies or failures out, at the speed that the endpoint allows.
 
-A prompt's way: the same prompt in flight, the store, the budget, the rate limit, a slot, the wire; then the store once
-more, and only then its reply. A slot is held on the wire alone, neither in back-off nor while a reply is made durable.
+A prompt's way: the same prompt in flight, the store, the budget, a slot, the rate limit, the wire; then the store once
+more, and only then its reply. A slot is held neither in back-off nor while a reply is made durable.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ class Client:
         reserved = expected.prompt + expected.completion
         fewer: int | None = None  # alternatives a token, once the server has refused more
         for attempt in count(1):
-            await self._rate.reserve(reserved)
             async with self._slots:
+                await self._rate.reserve(reserved)  # not before: turns that wait for slots would be taken all at once
                 if self._stopped is not None:
                     return self._stopped if attempt == 1 else replace(self._stopped, attempts=attempt - 1)
                 asked = self._within(prompt, fewer)

@@ -405,6 +405,31 @@ def test_request_rate():
         assert time.perf_counter() - began > 0.9
 
 
+def test_request_rate_holds_after_a_standstill():
+    """Prompts that waited for slots while the server hung are not sent all at once when it goes on."""
+
+    class Hangs(Scripted):
+        def __init__(self):
+            super().__init__()
+            self.sent = []
+
+        async def send(self, prompt):
+            self.sent.append(time.monotonic())
+            await asyncio.sleep(0.8 if len(self.sent) <= 4 else 0)
+            return Reply(text="ok")
+
+    async def go():
+        transport = Hangs()
+        async with Client(transport, concurrency=4, rate=RateLimit(requests=1200)) as client:  # 20 a second
+            async for _ in client.ask_all(map(str, range(80)), prompt=ask):
+                pass
+        return transport.sent
+
+    sent = asyncio.run(go())
+    most = max(sum(first <= moment < first + 0.5 for moment in sent) for first in sent)
+    assert most <= 10 + 20 + 2  # half a second's share, one second's slack, one piece
+
+
 def test_token_rate_is_settled_by_usage():
     """Reserved are 10,000 tokens a prompt, used are 10: at the pace of the reservations this would take a minute."""
     with ScriptedServer(echo) as server:
