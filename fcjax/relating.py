@@ -236,8 +236,7 @@ def _end_of_all(failure: Failure, client: Client) -> FcjaxError | None:
     """What ends the run where no other prompt would fare better: it would only write failures from here on."""
     if failure.kind in ("budget", "quota"):  # the run's own, or the account's
         return BudgetError(failure.reason)
-    stats = client.stats
-    if failure.kind in HOPELESS and stats.answered == stats.cache_hits + stats.shared:
+    if failure.kind in HOPELESS and client.stats.sent and not client.reached:  # a replay sends nothing
         return SettingsError(failure.reason)
     return None
 

@@ -129,6 +129,11 @@ class Client:
         """The model that is asked."""
         return self._transport.model
 
+    @property
+    def reached(self) -> bool:
+        """Whether the endpoint itself has given a reply."""
+        return self._reached
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -15,6 +15,7 @@ from fcjax.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case, read_cases
+from fcjax.io.outcome import Refused
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
 from fcjax.relating import Relating, Tally, estimate_file, relate_cases, relate_file
@@ -240,6 +241,33 @@ def test_an_endpoint_that_turns_everyone_away_ends_the_run(tmp_path, source):
     with ScriptedServer(judge, key="sk-right") as server, pytest.raises(SettingsError, match="OPENAI_API_KEY"):
         relate_file(source, tmp_path / "out.jsonl", client_of(server))
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_it_ends_the_run_too_where_other_failures_came_before():
+    class Away:
+        name, model = "away", "m"
+        sent = 0
+
+        async def send(self, prompt):
+            self.sent += 1
+            if self.sent == 1:
+                await asyncio.sleep(0.01)  # so that the same question of another case shares the call
+                return Refused("context_overflow", "too long")
+            return Refused("unauthorized", "who are you")
+
+        async def close(self):
+            pass
+
+    same = [parse_case(case("same", 1, 1)), parse_case(case("same", 1, 1))]
+    others = [parse_case(case(f"other {i}", 1, 1)) for i in range(5)]
+
+    async def go():
+        async with Client(Away()) as client:
+            async for _ in relate_cases([*same, *others], client, Relating(), window=2):
+                pass
+
+    with pytest.raises(SettingsError, match="who are you"):
+        asyncio.run(go())
 
 
 def test_screening_is_counted(tmp_path):
