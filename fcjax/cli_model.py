@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fcjax.io.client import Client, Price
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.http import Transport
+    from fcjax.prompts import Prompt
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -88,6 +90,7 @@ class Asking(NamedTuple):
     model: str
     store: Path | None  # None where nothing is stored
     window: int  # questions that may be under way at once
+    count_tokens: Callable[[Prompt], int] | None  # None where four bytes each must do
 
 
 @contextmanager
@@ -106,6 +109,11 @@ def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[
     where = transport(*(given[name] for name in ("base_url", "model", "config", "litellm", "timeout")))
     rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
     budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
+    count = None
+    if given["litellm"]:
+        from fcjax.io.providers import count_tokens
+
+        count = partial(count_tokens, where.model)
     path = given["store"] or default_path()
     store = None
     if path.exists() or not dry_run:
@@ -122,7 +130,7 @@ def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[
             price=_price(where, given["price"]),
             timeouts=Timeouts(read=timeout, total=timeout) if timeout else None,
         )
-        yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency)
+        yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency, count)
     finally:
         if store is not None:
             store.close()

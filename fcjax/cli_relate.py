@@ -236,7 +236,7 @@ def _show_estimate(
 ) -> None:
     from fcjax.relating import estimate_file
 
-    found: Estimate = estimate_file(source, asking.client, how, limit=limit)
+    found: Estimate = estimate_file(source, asking.client, how, limit=limit, count_tokens=asking.count_tokens)
     if as_json:
         shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
     elif not quiet:

@@ -17,6 +17,7 @@ from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
 from test_relating import case, judge, rows_in, write
 
 from fcjax.io.entries import unpack
+from fcjax.io.files import parse_case
 
 KEY = "sk-a-secret-nobody-may-see"
 
@@ -86,6 +87,19 @@ def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
     assert (document["n_pairs"], document["client"]["sent"]) == (5 * 4 + 5 * 2, 5 * 2 + 5 * 2)
     kept = (tmp_path / "store.sqlite").read_bytes() + (tmp_path / "out.jsonl").read_bytes()
     assert KEY.encode() not in done.stdout + done.stderr + kept
+
+
+def test_a_dry_run_counts_and_prices_as_litellm_does(run, source):
+    from fcjax.io.providers import count_tokens, price
+    from fcjax.prompts import Usage
+    from fcjax.stages.relate import Agenda, RelationModel
+
+    questions = RelationModel().questions(Agenda.of(parse_case(case("case 0", 2, 2)), "FR2").pairs())
+    expected = sum(count_tokens("gpt-4o", question.prompt()) for question in questions)
+    done = run(source, "--dry-run", "--json", "--limit", 1, "--litellm", "--model", "openai/gpt-4o")
+    found = json.loads(done.stdout)
+    assert found["prompt_tokens"] == expected
+    assert found["cost"] == pytest.approx(price("gpt-4o")(Usage(expected, found["completion_tokens"])))
 
 
 def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
