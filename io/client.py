@@ -29,7 +29,7 @@ Price = Callable[[Usage], float]  # US dollars
 
 OVERLOAD: Final = frozenset({"rate_limit", "overloaded"})
 """Kinds of trouble that say: fewer calls at once."""
-HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota"})
+HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota", "unsupported"})
 """Refusals that every prompt would meet. Where one comes before the first reply, nothing more is sent."""
 
 
@@ -204,7 +204,7 @@ class Client:
                 stored += 1
             else:
                 prompt_tokens += (count_tokens or estimated_tokens)(prompt)
-                completion_tokens += prompt.max_tokens
+                completion_tokens += longest_answer(prompt)
             if total % 100 == 0:
                 await asyncio.sleep(0)
         cost = None if self._price is None else self._price(Usage(prompt_tokens, completion_tokens))
@@ -248,7 +248,7 @@ class Client:
 
     async def _affordable_answer(self, prompt: Prompt) -> Reply | Failure:
         """The answer from the endpoint, within the budget."""
-        expected = Usage(estimated_tokens(prompt), prompt.max_tokens)
+        expected = Usage(estimated_tokens(prompt), longest_answer(prompt))
         tokens, dollars = expected.prompt + expected.completion, self._cost(expected)
         if not await self._budget.hold(tokens, dollars):
             limit = self._budget.used_up
@@ -339,6 +339,12 @@ class Client:
 def estimated_tokens(prompt: Prompt) -> int:
     """Tokens of a prompt, as four bytes a token and what a message's frame takes. Not a bound."""
     return sum(len(content.encode("utf-8", "replace")) // 4 + 5 for _, content in prompt.messages) + 3
+
+
+def longest_answer(prompt: Prompt) -> int:
+    """Tokens of the longest answer that is asked for: options replace the prompt's own `max_tokens`."""
+    given = (prompt.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((most for most in given if isinstance(most, int)), prompt.max_tokens)
 
 
 def _billed(outcome: Outcome, expected: Usage) -> Usage:

@@ -95,7 +95,11 @@ def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str],
 
 
 def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
-    """The JSON of a request. An option that is None takes its field out, for servers that refuse it."""
+    """The JSON of a request. An option that is None takes its field out, for servers that refuse it.
+
+    OpenAI's newer models take `max_completion_tokens` alone, so as an option it replaces `max_tokens`, and refuse a
+    temperature: the option "omit" takes that out, as TOML knows no None.
+    """
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": role, "content": content} for role, content in prompt.messages],
@@ -107,7 +111,11 @@ def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
         body["top_logprobs"] = prompt.top_logprobs
     if not prompt.options:
         return body
+    if prompt.options.get("max_completion_tokens") is not None:
+        del body["max_tokens"]
     body.update(prompt.options)
+    if body["temperature"] == "omit":
+        del body["temperature"]
     return {name: value for name, value in body.items() if value is not None}
 
 

@@ -62,6 +62,7 @@ REMEDIES: Final = {
     "not_found": "check the base URL and the model's name",
     "context_overflow": "shorten the prompt, lower max_tokens, or serve the model with a longer context",
     "truncated": "raise max_tokens",
+    "unsupported": 'set max_completion_tokens = 2000 and temperature = "omit" under [options] in a config file',
     "tls": "check the certificate, and whether the URL should begin with http:// or https://",
 }
 """What to change, by kind of refusal."""
@@ -76,8 +77,15 @@ _FILTER = re.compile(
     r"|input was flagged|data_inspection_failed|safety system"
 )
 _QUOTA = re.compile(r"insufficient_quota|exceededbudget|budget_exceeded|credit balance|payment required")
+_PARAMETER = re.compile(r"use \W?max_completion_tokens|temperature\W? does not support")
 _BILLING = re.compile(r"billing")  # Gemini speaks of it where a minute's share is used up, and says how long to wait
-_REFUSALS = (("context_overflow", _OVERFLOW), ("content_filter", _FILTER), ("quota", _QUOTA), ("quota", _BILLING))
+_REFUSALS = (
+    ("context_overflow", _OVERFLOW),
+    ("content_filter", _FILTER),
+    ("quota", _QUOTA),
+    ("quota", _BILLING),
+    ("unsupported", _PARAMETER),
+)
 _NO_MODEL = re.compile(r"model_not_found|invalid model name|model\W.{0,80}(?:does not exist|not found)")
 _LOGPROBS = re.compile(r"logprobs")
 _UNSUPPORTED = re.compile(r"support|unknown|unrecognized|not allowed|not permitted|extra|unexpected")

@@ -121,6 +121,30 @@ def test_endpoint_options_belong_to_the_question(store):
         assert server.bodies[0]["b"] == 2
 
 
+def test_options_for_models_that_refuse_max_tokens_and_temperature():
+    options = {"max_completion_tokens": 20, "temperature": "omit"}
+    with ScriptedServer(echo) as server:
+
+        async def go():
+            async with Client(Endpoint(server.url, "m", options=options), budget=Budget(tokens=500)) as client:
+                return [await client.ask(ask("one")), await client.ask(ask("two"))], await client.estimate([ask("one")])
+
+        found, estimate = asyncio.run(go())
+    assert [reply.text for reply in found] == ["echo one", "echo two"]  # max_tokens' 512 would have passed the budget
+    assert estimate.completion_tokens == 20
+    assert set(server.bodies[0]) == {"model", "messages", "max_completion_tokens"}
+
+
+def test_a_field_that_the_model_refuses_ends_the_run():
+    told = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    refusal = {"status": 400, "body": {"error": {"message": told, "code": "unsupported_parameter"}}}
+    with ScriptedServer(lambda messages: refusal) as server:
+        found, stats = answers(server, [ask(str(i)) for i in range(50)], concurrency=2)
+    assert stats.failed == {"unsupported": 50}
+    assert stats.sent <= 2
+    assert "set max_completion_tokens" in found[-1].reason
+
+
 @pytest.mark.parametrize(
     "weather", ["429", "429 after 20ms", "500", "503", "529", "html", "garbage", "truncated", "reset"]
 )

@@ -136,6 +136,27 @@ REFUSED = {
     "moderated": (403, error("Your chosen model requires moderation; your input was flagged"), "content_filter"),
     "litellm's model": (400, error("/chat/completions: Invalid model name passed in model=gpt-x"), "not_found"),
     "litellm's budget": (400, error("ExceededBudget: over budget", type="budget_exceeded"), "quota"),
+    "OpenAI's newer models": (
+        400,
+        error(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. "
+            "Use 'max_completion_tokens' instead.",
+            type="invalid_request_error",
+            param="max_tokens",
+            code="unsupported_parameter",
+        ),
+        "unsupported",
+    ),
+    "OpenAI's newer models, temperature": (
+        400,
+        error(
+            "Unsupported value: 'temperature' does not support 0 with this model. "
+            "Only the default (1) value is supported.",
+            param="temperature",
+            code="unsupported_value",
+        ),
+        "unsupported",
+    ),
     "wrong key": (401, error("Incorrect API key provided: sk-abc123def456", code="invalid_api_key"), "unauthorized"),
     "litellm's key": (
         401,
