@@ -72,6 +72,14 @@ class Estimate:
         return self.distinct - self.stored
 
 
+@dataclass(slots=True)
+class _Bill:
+    """What the tries for one prompt took, those of no use among them; None where nothing did, or no price is known."""
+
+    usage: Usage | None = None
+    cost: float | None = None
+
+
 class Client:
     """Asks a model, within limits, and never twice for the same answer.
 
@@ -240,13 +248,16 @@ class Client:
                 return Failure(
                     "replay_miss", f"the store has no answer to this prompt ({prompt.template}); run it live"
                 )
-        answer = await self._affordable_answer(prompt)
+        bill = _Bill()
+        answer = await self._affordable_answer(prompt, bill)
         if self._store is not None and answer.attempts:
             name, model = self._transport.name, self._transport.model
-            answer = await self._store.put(key, prompt=prompt, endpoint=name, model=model, outcome=answer)
+            answer = await self._store.put(
+                key, prompt=prompt, endpoint=name, model=model, outcome=answer, usage=bill.usage, cost=bill.cost
+            )
         return answer
 
-    async def _affordable_answer(self, prompt: Prompt) -> Reply | Failure:
+    async def _affordable_answer(self, prompt: Prompt, bill: _Bill) -> Reply | Failure:
         """The answer from the endpoint, within the budget."""
         expected = Usage(estimated_tokens(prompt), longest_answer(prompt))
         tokens, dollars = expected.prompt + expected.completion, self._cost(expected)
@@ -255,12 +266,12 @@ class Client:
             return Failure("budget", f"the budget of {limit} is used up; run again with another to go on")
         answer = None
         try:
-            answer = await self._answer(prompt, expected)
+            answer = await self._answer(prompt, expected, bill)
         finally:
             self._budget.release(tokens, dollars, sent=answer is None or answer.attempts > 0)
         return answer
 
-    async def _answer(self, prompt: Prompt, expected: Usage) -> Reply | Failure:
+    async def _answer(self, prompt: Prompt, expected: Usage, bill: _Bill) -> Reply | Failure:
         """The answer from the endpoint, in as many tries as it takes and may take."""
         reserved = expected.prompt + expected.completion
         fewer: int | None = None  # alternatives a token, once the server has refused more
@@ -274,7 +285,7 @@ class Client:
             self.stats.retries += attempt > 1
             usage = _billed(outcome, expected)
             self._rate.settle(reserved, usage.prompt + usage.completion)
-            cost = self._account(usage)
+            cost = self._account(usage, bill)
             match outcome:
                 case Reply():
                     self._reached = True
@@ -322,13 +333,17 @@ class Client:
             return prompt
         return replace(prompt, top_logprobs=most or None)
 
-    def _account(self, usage: Usage) -> float | None:
-        """Write a call's usage into the books; returns what it cost, if that is known."""
+    def _account(self, usage: Usage, bill: _Bill) -> float | None:
+        """Write a call's usage into the books and the prompt's bill; returns what it cost, if that is known."""
         cost = self._cost(usage)
         self.stats.prompt_tokens += usage.prompt
         self.stats.completion_tokens += usage.completion
         if cost is not None:
             self.stats.cost = (self.stats.cost or 0.0) + cost
+        if usage != Usage():
+            before = bill.usage or Usage()
+            bill.usage = Usage(before.prompt + usage.prompt, before.completion + usage.completion)
+            bill.cost = None if cost is None else (bill.cost or 0.0) + cost
         self._budget.spend(usage.prompt + usage.completion, cost)
         return cost
 

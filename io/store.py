@@ -37,7 +37,7 @@ from fcjax.io.entries import (
     unpack_answer,
 )
 from fcjax.io.schema import COUNTED, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
-from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.prompts import Failure, Prompt, Reply, Usage
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
 
@@ -163,15 +163,27 @@ class Store:
         return None
 
     async def put(
-        self, key: str, *, prompt: Prompt, endpoint: str, model: str, outcome: Answer, kind: str = "chat"
+        self,
+        key: str,
+        *,
+        prompt: Prompt,
+        endpoint: str,
+        model: str,
+        outcome: Answer,
+        usage: Usage | None = None,
+        cost: float | None = None,
+        kind: str = "chat",
     ) -> Answer:
         """Store what came of a question; returns when that is durable.
 
+        `usage` and `cost` are what all its tries were billed; by default, what a reply says of itself.
         Returns what now stands under `key`: `outcome`, or the reply that another process stored before it. Who goes on
         with that one takes the course that a replay will take. Raises `OutputError` where it could not be written.
         """
         reply = outcome if isinstance(outcome, Reply) else None
-        usage = reply.usage if reply else None
+        if reply is not None:
+            usage = reply.usage if usage is None else usage
+            cost = reply.cost if cost is None else cost
         head = {"key": bytes.fromhex(key), "kind": kind, "source": endpoint, "model": model}
 
         def insert() -> Answer:
@@ -182,7 +194,7 @@ class Store:
                 "answer": pack_answer(outcome),
                 "prompt_tokens": usage.prompt if usage else None,
                 "completion_tokens": usage.completion if usage else None,
-                "cost": reply.cost if reply else None,
+                "cost": cost,
                 "seconds": reply.seconds if reply else None,
                 "attempts": outcome.attempts,
                 "created": self._clock(),

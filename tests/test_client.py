@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 
 import pytest
@@ -546,6 +546,24 @@ def test_failures_are_asked_again_in_a_live_run(store):
         (first,), _ = answers(server, [ask("one")], store=store, retry=replace(QUICK, attempts=2))
         (second,), _ = answers(server, [ask("one")], store=store)
     assert (first.kind, second.text) == ("server_error", "echo one")
+
+
+def test_billed_calls_of_no_use_are_in_the_stores_books(store):
+    """A failure's tries and those before a reply: the store's sums are the client's."""
+
+    def answer(messages):
+        text = messages[-1]["content"]
+        return "ok" if text == "late" and server.asked[text] == 3 else {"text": "half", "finish": "error"}
+
+    with ScriptedServer(answer) as server:
+        settings = {"retry": replace(QUICK, attempts=3), "price": lambda usage: usage.prompt * 0.5 + usage.completion}
+        found, stats = answers(server, [ask("never"), ask("late")], store=store, **settings)
+    assert [type(answer) for answer in found] == [Failure, Reply]
+    query = "SELECT sum(prompt_tokens), sum(completion_tokens), sum(cost), count(cost) FROM entries"
+    with closing(sqlite3.connect(store.path)) as books:
+        (sums,) = books.execute(query).fetchall()
+    assert sums == (stats.prompt_tokens, stats.completion_tokens, stats.cost, 2)
+    assert stats.completion_tokens == 6  # one for every call
 
 
 def test_no_secret_reaches_the_store(tmp_path):
