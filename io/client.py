@@ -32,6 +32,9 @@ OVERLOAD: Final = frozenset({"rate_limit", "overloaded"})
 HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota", "unsupported"})
 """Refusals that every prompt would meet. Where one comes before the first reply, nothing more is sent."""
 
+EMPTY: Final = 2
+"""Empty answers that a prompt may get: each is billed, and what comes twice at temperature 0 comes again."""
+
 
 @dataclass(slots=True)
 class Stats:
@@ -275,6 +278,7 @@ class Client:
         """The answer from the endpoint, in as many tries as it takes and may take."""
         reserved = expected.prompt + expected.completion
         fewer: int | None = None  # alternatives a token, once the server has refused more
+        empty = 0  # answers that were
         for attempt in count(1):
             async with self._slots:
                 await self._rate.reserve(reserved)  # not before: turns that wait for slots would be taken all at once
@@ -304,8 +308,9 @@ class Client:
                 case Again(kind, reason, after):
                     if kind in OVERLOAD:
                         self._slots.overloaded()
+                    empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
-                    if wait is None:
+                    if wait is None or empty == EMPTY:
                         return Failure(kind, f"{reason}; given up after {attempt} tries, run again to resume", attempt)
                     await self._clock.sleep(wait)
         raise AssertionError("unreachable")

@@ -163,6 +163,14 @@ def test_trouble_that_lasts():
     assert stats.failed == {"server_error": 1}
 
 
+def test_empty_answers_are_asked_again_once():
+    with ScriptedServer(lambda messages: "", weather=["500"]) as server:
+        (failure,), stats = answers(server, [ask("one")])
+        assert (failure.kind, failure.attempts, server.calls) == ("empty", 3, 3)
+    with ScriptedServer(lambda messages: "ok" if server.calls == 2 else "") as server:
+        assert answers(server, [ask("one")])[0][0].text == "ok"
+
+
 def test_server_that_hangs():
     with ScriptedServer(echo, weather=["hang"]) as server:
         (reply,), _ = answers(server, [ask("one")], timeouts=Timeouts(read=0.1))
