@@ -29,7 +29,8 @@ from fcjax.wide import condition, interval
 Evidence = Mapping[str, bool]
 
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
-AFFORDED = 300  # rows of a search after which elimination is cheaper, where it can be afforded
+FEWEST = 100  # rows that a search has, at least, before elimination takes over
+PER_ROW = 1e4  # table entries of an elimination that cost what a row of a search does
 HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
 OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
@@ -182,7 +183,7 @@ def _solve(
             seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
             _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
         else:
-            unproved[g] = not _condition(chunk, g, effort, limits)
+            unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g])
     clock.mark("condition")
     if unproved.any() and limits.affordable > widest and effort != "fast":
         steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.affordable, unproved)
@@ -294,10 +295,11 @@ def _bound(
     return solution
 
 
-def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits) -> bool:
+def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: float) -> bool:
     """Fill row g of a wide graph; returns whether what `effort` asks for was found.
 
-    Where elimination could still be afforded, the search takes its place: it ends early, and as close to the truth.
+    Where elimination could still be afforded, at `cost` table entries, the search takes its place: it comes as close to
+    the truth, and ends before it costs more.
     """
     table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
     assert solution.lower is not None
@@ -306,7 +308,7 @@ def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits) -> bool:
     if solution.width[g] <= limits.affordable + plan.GAIN and limits.affordable > widest and effort == "tight":
         tail = min(tail, EPS / 10)
     if solution.width[g] <= limits.affordable and limits.affordable > widest:
-        limits = replace(limits, rows=min(limits.rows, AFFORDED))
+        limits = replace(limits, rows=int(min(limits.rows, max(FEWEST, cost / PER_ROW))))
     found = condition(g, table, reduced, effort, limits, tail, solution.p, joint)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
     solution.rows[g], solution.cutset[g] = found.rows, found.cutset

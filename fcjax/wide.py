@@ -20,7 +20,7 @@ FEW = 4  # orders tried for an estimate
 SLICE = 64  # rows between two looks at the clock
 # A search is as hard as the nats that the root's bound is too high and the variables of the cutset, together: from
 # which hardness on is the rest so much wider?
-WIDER = {"tight": ((90.0, 6), (40.0, 4)), "label": ((55.0, 4),)}
+WIDER = {"tight": ((60.0, 6), (40.0, 4)), "label": ((55.0, 4),)}
 
 
 def condition(
