@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from types import AsyncGeneratorType
+from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
@@ -284,7 +285,7 @@ def relate_file(
                 async for case in cases:
                     yield case
 
-        stream = related()
+        stream = cast("AsyncGeneratorType[Case, None]", related())
 
         def lines() -> Iterator[bytes]:
             while (case := runner.run(_next(stream))) is not None:
@@ -295,7 +296,8 @@ def relate_file(
         try:
             write_lines(out, lines())
         finally:
-            runner.run(stream.aclose())
+            if not stream.ag_running:  # else a second interrupt came while it was ending, and the runner ends it
+                runner.run(stream.aclose())
     return tally
 
 

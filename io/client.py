@@ -32,6 +32,8 @@ OVERLOAD: Final = frozenset({"rate_limit", "overloaded"})
 HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota", "unsupported"})
 """Refusals that every prompt would meet. Where one comes before the first reply, nothing more is sent."""
 
+GRACE: Final = 5.0
+"""Seconds that a client which is left waits for calls on the wire: they are paid for, and the store keeps them."""
 EMPTY: Final = 2
 """Empty answers that a prompt may get: each is billed, and what comes twice at temperature 0 comes again."""
 
@@ -76,11 +78,14 @@ class Estimate:
 
 
 @dataclass(slots=True)
-class _Bill:
-    """What the tries for one prompt took, those of no use among them; None where nothing did, or no price is known."""
+class _Call:
+    """A prompt that is being asked, and what its tries were billed, those of no use among them."""
 
-    usage: Usage | None = None
-    cost: float | None = None
+    task: asyncio.Task[Reply | Failure] = field(init=False)
+    waiting: int = 0  # who wants the answer
+    paid: bool = False  # on the wire, or being stored: goes on even where nobody wants it any more
+    usage: Usage | None = None  # None where nothing was billed
+    cost: float | None = None  # and where the price is unknown
 
 
 class Client:
@@ -129,7 +134,7 @@ class Client:
         self._rate = rate or RateLimit(clock=clock)
         self._retry = retry or Retry()
         self._budget = budget or Budget()
-        self._shared: dict[str, asyncio.Future[Reply | Failure | None]] = {}  # calls in flight, by key
+        self._calls: dict[str, _Call] = {}  # in flight, by key
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
         self._stopped: Failure | None = None
         self._reached = False  # whether any reply has come
@@ -151,7 +156,14 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._transport.close()
+        try:
+            if tasks := [call.task for call in self._calls.values()]:
+                await asyncio.wait(tasks, timeout=GRACE)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await self._transport.close()
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
         """The reply to one prompt, durable if there is a store, or why there is none.
@@ -225,23 +237,7 @@ class Client:
         return replace(prompt, options={**self._options, **prompt.options}) if self._options else prompt
 
     async def _shared_answer(self, key: str, prompt: Prompt) -> Reply | Failure:
-        """The answer, by the call that is in flight for the same key, or else by one of our own."""
-        while (other := self._shared.get(key)) is not None:
-            answer = await asyncio.shield(other)
-            if answer is not None:  # None: whoever asked was cancelled
-                self.stats.shared += 1
-                return answer
-        mine = self._shared[key] = asyncio.get_running_loop().create_future()
-        answer = None
-        try:
-            answer = await self._stored_answer(key, prompt)
-            return answer
-        finally:
-            del self._shared[key]
-            mine.set_result(answer)
-
-    async def _stored_answer(self, key: str, prompt: Prompt) -> Reply | Failure:
-        """The answer from the store, or else from the endpoint by way of the store."""
+        """The answer from the store, by the call that is in flight for the same key, or else by one of our own."""
         if self._store is not None:
             kept = await self._store.get(key, replay=self._replay)
             if kept is not None:
@@ -251,16 +247,37 @@ class Client:
                 return Failure(
                     "replay_miss", f"the store has no answer to this prompt ({prompt.template}); run it live"
                 )
-        bill = _Bill()
-        answer = await self._affordable_answer(prompt, bill)
-        if self._store is not None and answer.attempts:
-            name, model = self._transport.name, self._transport.model
-            answer = await self._store.put(
-                key, prompt=prompt, endpoint=name, model=model, outcome=answer, usage=bill.usage, cost=bill.cost
-            )
+        call = self._calls.get(key)
+        shared = call is not None
+        if call is None:
+            call = self._calls[key] = _Call()
+            call.task = asyncio.create_task(self._stored_answer(key, prompt, call))
+        call.waiting += 1
+        try:
+            answer = await asyncio.shield(call.task)
+        finally:
+            call.waiting -= 1
+            if not (call.waiting or call.paid or call.task.done()):
+                call.task.cancel()
+                del self._calls[key]  # at once: nobody is to join it
+        self.stats.shared += shared
         return answer
 
-    async def _affordable_answer(self, prompt: Prompt, bill: _Bill) -> Reply | Failure:
+    async def _stored_answer(self, key: str, prompt: Prompt, call: _Call) -> Reply | Failure:
+        """The answer from the endpoint, by way of the store."""
+        try:
+            answer = await self._affordable_answer(prompt, call)
+            if self._store is None or not answer.attempts:
+                return answer
+            name, model = self._transport.name, self._transport.model
+            return await self._store.put(
+                key, prompt=prompt, endpoint=name, model=model, outcome=answer, usage=call.usage, cost=call.cost
+            )
+        finally:
+            if self._calls.get(key) is call:
+                del self._calls[key]
+
+    async def _affordable_answer(self, prompt: Prompt, call: _Call) -> Reply | Failure:
         """The answer from the endpoint, within the budget."""
         expected = Usage(estimated_tokens(prompt), longest_answer(prompt))
         tokens, dollars = expected.prompt + expected.completion, self._cost(expected)
@@ -269,12 +286,12 @@ class Client:
             return Failure("budget", f"the budget of {limit} is used up; run again with another to go on")
         answer = None
         try:
-            answer = await self._answer(prompt, expected, bill)
+            answer = await self._answer(prompt, expected, call)
         finally:
             self._budget.release(tokens, dollars, sent=answer is None or answer.attempts > 0)
         return answer
 
-    async def _answer(self, prompt: Prompt, expected: Usage, bill: _Bill) -> Reply | Failure:
+    async def _answer(self, prompt: Prompt, expected: Usage, call: _Call) -> Reply | Failure:
         """The answer from the endpoint, in as many tries as it takes and may take."""
         reserved = expected.prompt + expected.completion
         fewer: int | None = None  # alternatives a token, once the server has refused more
@@ -285,11 +302,12 @@ class Client:
                 if self._stopped is not None:
                     return self._stopped if attempt == 1 else replace(self._stopped, attempts=attempt - 1)
                 asked = self._within(prompt, fewer)
+                call.paid = self._store is not None
                 outcome, seconds = await self._send(asked)
             self.stats.retries += attempt > 1
             usage = _billed(outcome, expected)
             self._rate.settle(reserved, usage.prompt + usage.completion)
-            cost = self._account(usage, bill)
+            cost = self._account(usage, call)
             match outcome:
                 case Reply():
                     self._reached = True
@@ -310,8 +328,9 @@ class Client:
                         self._slots.overloaded()
                     empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
-                    if wait is None or empty == EMPTY:
+                    if wait is None or empty == EMPTY or not call.waiting:
                         return Failure(kind, f"{reason}; given up after {attempt} tries, run again to resume", attempt)
+                    call.paid = False
                     await self._clock.sleep(wait)
         raise AssertionError("unreachable")
 
@@ -338,17 +357,17 @@ class Client:
             return prompt
         return replace(prompt, top_logprobs=most or None)
 
-    def _account(self, usage: Usage, bill: _Bill) -> float | None:
-        """Write a call's usage into the books and the prompt's bill; returns what it cost, if that is known."""
+    def _account(self, usage: Usage, call: _Call) -> float | None:
+        """Write a call's usage into the books and the prompt's own; returns what it cost, if that is known."""
         cost = self._cost(usage)
         self.stats.prompt_tokens += usage.prompt
         self.stats.completion_tokens += usage.completion
         if cost is not None:
             self.stats.cost = (self.stats.cost or 0.0) + cost
         if usage != Usage():
-            before = bill.usage or Usage()
-            bill.usage = Usage(before.prompt + usage.prompt, before.completion + usage.completion)
-            bill.cost = None if cost is None else (bill.cost or 0.0) + cost
+            before = call.usage or Usage()
+            call.usage = Usage(before.prompt + usage.prompt, before.completion + usage.completion)
+            call.cost = None if cost is None else (call.cost or 0.0) + cost
         self._budget.spend(usage.prompt + usage.completion, cost)
         return cost
 

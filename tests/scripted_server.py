@@ -140,6 +140,10 @@ class ScriptedServer:
 
     async def _close(self) -> None:
         await self._runner.cleanup()
+        handlers = asyncio.all_tasks() - {asyncio.current_task()}  # those that still sleep
+        for handler in handlers:
+            handler.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.in_flight += 1

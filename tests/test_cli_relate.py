@@ -208,10 +208,31 @@ def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
     done = fcjax(*command[1:], **environment(server, tmp_path))
     assert done.returncode == OK
     assert len(rows_in(tmp_path / "out.jsonl")) == 40
-    assert server.calls <= 360 + 2 * 4  # what was on the wire is all that was lost
+    # What was on the wire is all that was lost, and an interrupt waits for it.
+    assert server.calls <= 360 + (2 * 4 if signal_ is signal.SIGKILL else 0)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".out")) == [] or (
         signal_ is signal.SIGKILL
     )
+
+
+def test_a_second_interrupt_does_not_wait(server, tmp_path):
+    source = write(tmp_path / "in.jsonl", case("one", 3, 3))
+    server.delay = 30
+    env = os.environ | environment(server, tmp_path)
+    command = [SCRIPT, "relate", source, "-o", tmp_path / "out.jsonl"]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not server.calls:
+        assert process.poll() is None
+        time.sleep(0.01)
+    began = time.monotonic()
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    _, said = process.communicate(timeout=30)
+    assert time.monotonic() - began < 4
+    assert process.returncode == INTERRUPTED
+    assert b"run the same command to go on" in said
+    assert b"Traceback" not in said
 
 
 def stored(path):

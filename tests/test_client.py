@@ -165,7 +165,7 @@ def test_trouble_that_lasts():
 
 def test_empty_answers_are_asked_again_once():
     with ScriptedServer(lambda messages: "", weather=["500"]) as server:
-        (failure,), stats = answers(server, [ask("one")])
+        (failure,), _ = answers(server, [ask("one")])
         assert (failure.kind, failure.attempts, server.calls) == ("empty", 3, 3)
     with ScriptedServer(lambda messages: "ok" if server.calls == 2 else "") as server:
         assert answers(server, [ask("one")])[0][0].text == "ok"
@@ -295,7 +295,7 @@ def test_same_prompts_in_flight_share_a_call(store):
     assert (stats.asked, stats.answered, stats.shared, stats.sent) == (6, 6, 4, 2)
 
 
-def test_call_whose_asker_is_cancelled_is_taken_over():
+def test_call_whose_asker_is_cancelled_goes_on_for_the_others():
     async def go():
         async with client_of(server) as client:
             first, second, third = (asyncio.create_task(client.ask(ask("one"))) for _ in range(3))
@@ -306,8 +306,64 @@ def test_call_whose_asker_is_cancelled_is_taken_over():
 
     with ScriptedServer(echo, delay=0.1) as server:
         reply, stats = asyncio.run(go())
+        assert server.calls == 1
     assert reply.text == "echo one"
-    assert stats.asked == stats.answered == 1
+    assert stats.asked == stats.answered == stats.shared == 1
+
+
+def test_calls_on_the_wire_are_not_lost_when_the_run_is_stopped(store):
+    """What the server was asked is in the store, and nothing is sent after the stop, not even where it had waited."""
+
+    async def go():
+        client = client_of(server, store=store, concurrency=4, window=16)
+        async with client, aclosing(client.ask_all(map(str, range(100)), prompt=ask)) as stream:
+            async for _ in stream:
+                raise KeyError("stop")
+
+    with ScriptedServer(echo, delay=0.1, spread=0.5) as server:
+        with pytest.raises(KeyError):
+            asyncio.run(go())
+        sent = list(server.asked)
+        assert 4 <= len(sent) <= 8
+        again, stats = answers(server, [ask(text) for text in sent], store=store)
+    assert stats.cache_hits == len(again) == len(sent)
+    assert all(isinstance(answer, Reply) for answer in again)
+
+
+@pytest.mark.parametrize("weather", ["500", "hang"])
+def test_stop_waits_for_no_second_try_and_no_longer_than_its_grace(store, weather, monkeypatch):
+    monkeypatch.setattr("fcjax.io.client.GRACE", 0.2)
+
+    async def go():
+        async with client_of(server, store=store, retry=Retry(first=0.3)) as client:
+            asking = asyncio.create_task(client.ask(ask("one")))
+            await asyncio.sleep(0.1)
+            asking.cancel()
+            return client
+
+    with ScriptedServer(echo, weather=[weather]) as server:
+        began = time.perf_counter()
+        client = asyncio.run(go())
+        assert time.perf_counter() - began < 2
+        time.sleep(0.3)
+        assert server.calls == 1
+    assert (client.stats.asked, client.stats.in_flight) == (0, 0)
+
+
+def test_prompt_that_nobody_waits_for_is_asked_anew(store):
+    """A call that is given up while it backs off is joined by nobody."""
+
+    async def go():
+        async with client_of(server, store=store, retry=Retry(first=60)) as client:
+            asking = asyncio.create_task(client.ask(ask("one")))
+            await asyncio.sleep(0.1)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            return await client.ask(ask("one"))
+
+    with ScriptedServer(echo, weather=["500"]) as server:
+        assert asyncio.run(go()).text == "echo one"
 
 
 def test_no_slot_is_held_while_backing_off():
@@ -363,7 +419,7 @@ def test_nothing_is_made_ahead_of_the_window():
         return most_tasks
 
     with ScriptedServer(echo) as server:
-        assert asyncio.run(go()) <= 8 + 1 + 2  # workers, this one, and one a connection that aiohttp opens
+        assert asyncio.run(go()) <= 8 + 8 + 1 + 2  # workers, their calls, this one, and one a new connection
     assert made <= 48
 
 
