@@ -11,11 +11,12 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Final
 
-from fcjax.io.client import Client, estimated_tokens
+from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import Timeouts, Transport
 from fcjax.io.models import list_models
 from fcjax.io.pacing import Retry
+from fcjax.io.tokens import estimated_tokens
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import RelationType
 from fcjax.stages.relate import Pair, Question, RelationModel

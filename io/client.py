@@ -21,6 +21,7 @@ from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
 from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
 from fcjax.io.store import Store, prompt_key
+from fcjax.io.tokens import billed, estimated_tokens, longest_answer
 from fcjax.io.window import Window
 from fcjax.prompts import Failure, Prompt, Reply, Usage
 
@@ -305,7 +306,7 @@ class Client:
                 call.paid = self._store is not None
                 outcome, seconds = await self._send(asked)
             self.stats.retries += attempt > 1
-            usage = _billed(outcome, expected)
+            usage = billed(outcome, expected)
             self._rate.settle(reserved, usage.prompt + usage.completion)
             cost = self._account(usage, call)
             match outcome:
@@ -373,27 +374,6 @@ class Client:
 
     def _cost(self, usage: Usage) -> float | None:
         return None if self._price is None else self._price(usage)
-
-
-def estimated_tokens(prompt: Prompt) -> int:
-    """Tokens of a prompt, as four bytes a token and what a message's frame takes. Not a bound."""
-    return sum(len(content.encode("utf-8", "replace")) // 4 + 5 for _, content in prompt.messages) + 3
-
-
-def longest_answer(prompt: Prompt) -> int:
-    """Tokens of the longest answer that is asked for: options replace the prompt's own `max_tokens`."""
-    given = (prompt.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
-    return next((most for most in given if isinstance(most, int)), prompt.max_tokens)
-
-
-def _billed(outcome: Outcome, expected: Usage) -> Usage:
-    """Tokens of a call: as the server says, estimated where a reply says nothing, none for a call that failed."""
-    match outcome:
-        case StepDown():
-            return Usage()
-        case Reply(usage=None):
-            return Usage(expected.prompt, len(outcome.text.encode("utf-8", "replace")) // 4 + 1)
-    return outcome.usage or Usage()
 
 
 def _least(one: int | None, other: int | None) -> int | None:

@@ -1,0 +1,27 @@
+"""How many tokens a call may take, before it is made, and was billed for, after it."""
+
+from __future__ import annotations
+
+from fcjax.io.outcome import Outcome, StepDown
+from fcjax.prompts import Prompt, Reply, Usage
+
+
+def estimated_tokens(prompt: Prompt) -> int:
+    """Tokens of a prompt, as four bytes a token and what a message's frame takes. Not a bound."""
+    return sum(len(content.encode("utf-8", "replace")) // 4 + 5 for _, content in prompt.messages) + 3
+
+
+def longest_answer(prompt: Prompt) -> int:
+    """Tokens of the longest answer that is asked for: options replace the prompt's own `max_tokens`."""
+    given = (prompt.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((most for most in given if isinstance(most, int)), prompt.max_tokens)
+
+
+def billed(outcome: Outcome, expected: Usage) -> Usage:
+    """Tokens of a call: as the server says, estimated where a reply says nothing, none for a call that failed."""
+    match outcome:
+        case StepDown():
+            return Usage()
+        case Reply(usage=None):
+            return Usage(expected.prompt, len(outcome.text.encode("utf-8", "replace")) // 4 + 1)
+    return outcome.usage or Usage()
