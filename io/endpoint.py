@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,11 @@ from fcjax.errors import SettingsError
 
 OPENAI: Final = "https://api.openai.com/v1"
 _COMPLETIONS: Final = "/chat/completions"
+_SECRET: Final = re.compile(
+    r"api_?key|access_key|private_key|authorization|secret|passw|credential"
+    r"|(?:^|access_|api_|auth_|bearer_|session_|ad_)token$"  # and not max_tokens, eos_token
+)
+"""Names of fields that hold what lets people in."""
 _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
 
 
@@ -26,7 +32,7 @@ class Endpoint:
     A query is kept for the requests, a user name and password in it are sent as such where there is no key. `options`
     are fields of every request's body and so belong to every question; a prompt's own win. The key is in no `repr`.
 
-    Raises `SettingsError` for a URL or key that cannot be used.
+    Raises `SettingsError` for a URL or key that cannot be used, and for a secret among the options, as they are stored.
     """
 
     url: str = field(repr=False)
@@ -46,6 +52,9 @@ class Endpoint:
             raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY anew")
         if not self.model:
             raise SettingsError("no model is named; name one, or set FCJAX_MODEL")
+        for place in _secrets(self.options, "options"):
+            seen = f"{place} looks like a secret, and options are stored with every question"
+            raise SettingsError(f"{seen}; name the variable that holds the key in api_key_env")
         if key:
             headers = {"Authorization": f"Bearer {key}"}
         elif login:
@@ -98,6 +107,19 @@ class Endpoint:
         for secret in self.secrets:
             words = words.replace(secret, "***")
         return words
+
+
+def _secrets(given: Any, place: str) -> Iterator[str]:
+    """Where texts stand by the name of a secret, at any depth."""
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            inner = f"{place}.{name}"
+            if isinstance(value, str) and _SECRET.search(str(name).lower().replace("-", "_")):
+                yield inner
+            yield from _secrets(value, inner)
+    elif isinstance(given, list | tuple):
+        for number, value in enumerate(given):
+            yield from _secrets(value, f"{place}[{number}]")
 
 
 def _parts(url: str) -> tuple[str, str, str]:

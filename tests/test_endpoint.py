@@ -96,6 +96,37 @@ def test_config_file(tmp_path):
         Endpoint.from_env(config=config, env={})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        f'api_key = "{KEY}"',
+        f'apikey = "{KEY}"',
+        f'token = "{KEY}"',
+        f'azure_ad_token = "{KEY}"',
+        f'aws_secret_access_key = "{KEY}"',
+        f'extra_headers = {{Authorization = "{KEY}"}}',
+        f'list = [{{X-Api-Key = "{KEY}"}}]',
+    ],
+)
+def test_secrets_among_the_options_are_refused_and_not_repeated(tmp_path, options):
+    config = tmp_path / "endpoint.toml"
+    config.write_text(f"[options]\n{options}\n")
+    with pytest.raises(SettingsError, match=r"options\.\S+ looks like a secret.*api_key_env") as caught:
+        Endpoint.from_env("http://h", "m", config, env={})
+    assert KEY not in str(caught.value)
+
+
+def test_options_that_only_sound_like_secrets_are_taken():
+    options = {
+        "max_completion_tokens": 5,
+        "skip_special_tokens": True,
+        "eos_token": "</s>",
+        "prompt_cache_key": "fcjax",
+        "response_format": {"properties": {"password": {"type": "string"}}},
+    }
+    assert Endpoint("http://h", "m", options=options).options == options
+
+
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path):
     config = tmp_path / "endpoint.toml"
     config.write_text(f'api_key_env = "{KEY}"\n')
