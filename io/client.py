@@ -1,6 +1,6 @@
 """The client: prompts in, replies or failures out, at the speed that the endpoint allows.
 
-A prompt's way: the same prompt in flight, the store, the budget, a slot, the rate limit, the wire; then the store once
+A prompt's way: the store, the same prompt in flight, the budget, a slot, the rate limit, the wire; then the store once
 more, and only then its reply. A slot is held neither in back-off nor while a reply is made durable.
 """
 
