@@ -154,13 +154,16 @@ def test_case_of_the_readme_comes_out_as_it_says(folder):
     assert row["atoms"][1] == atom
 
 
-def test_config_of_the_models_page_is_read(folder):
+def test_configs_of_the_models_page_are_read(folder):
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    (config,) = (code for language, code in blocks(page) if language == "toml")
+    config, options = (code for language, code in blocks(page) if language == "toml")
     Path("endpoint.toml").write_text(config, encoding="utf-8")
     found = fcjax.Endpoint.from_env(config="endpoint.toml", env={"MY_SERVERS_KEY": "sk-a-key"})
     assert (found.name, found.model, found.key) == (ENDPOINT, "NAME", "sk-a-key")
     assert found.options == {"seed": 1, "chat_template_kwargs": {"enable_thinking": False}}
+    Path("options.toml").write_text(options, encoding="utf-8")
+    found = fcjax.Endpoint.from_env(ENDPOINT, "NAME", "options.toml", env={})
+    assert found.options == {"max_completion_tokens": 2000, "temperature": "omit"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/models.md"])
