@@ -461,7 +461,7 @@ def test_settings_outside_of_what_is_allowed(wrong):
         Settings(**wrong)
 
 
-@pytest.mark.parametrize("value", ["1", [1], True, float("nan"), -1, 1 + 1j, object()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", ["1", [1], True, float("nan"), -1, 1 + 1j, object()], ids=lambda v: type(v).__name__)
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
 def test_limits_of_any_type_are_told_by_name(name, value):
     with pytest.raises(SettingsError, match=f"{name} is .*allowed: a"):
