@@ -21,6 +21,8 @@ _SECRET: Final = re.compile(
     r"|(?:^|access_|api_|auth_|bearer_|session_|ad_)token$"  # and not max_tokens, eos_token
 )
 """Names of fields that hold what lets people in."""
+_ASKED: Final = ("model", "messages", "n", "stream", "logprobs", "top_logprobs")
+"""Fields of a request that the client sets itself: as options they would change what is asked, or how it is read."""
 _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
 
 
@@ -32,7 +34,8 @@ class Endpoint:
     A query is kept for the requests, a user name and password in it are sent as such where there is no key. `options`
     are fields of every request's body and so belong to every question; a prompt's own win. The key is in no `repr`.
 
-    Raises `SettingsError` for a URL or key that cannot be used, and for a secret among the options, as they are stored.
+    Raises `SettingsError` for a URL or key that cannot be used, and for options that hold a secret, as they are stored,
+    or a field that is not theirs, such as `model` or `n`.
     """
 
     url: str = field(repr=False)
@@ -55,6 +58,10 @@ class Endpoint:
         for place in _secrets(self.options, "options"):
             seen = f"{place} looks like a secret, and options are stored with every question"
             raise SettingsError(f"{seen}; name the variable that holds the key in api_key_env")
+        for taken in _ASKED:
+            if taken in self.options:
+                seen = f"options.{taken} is set, and fcjax itself says what {taken} is in a request"
+                raise SettingsError(f"{seen}; allowed: any other field than {', '.join(_ASKED)}")
         if key:
             headers = {"Authorization": f"Bearer {key}"}
         elif login:

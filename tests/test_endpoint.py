@@ -127,6 +127,14 @@ def test_options_that_only_sound_like_secrets_are_taken():
     assert Endpoint("http://h", "m", options=options).options == options
 
 
+@pytest.mark.parametrize("option", ["model", "messages", "n", "stream", "logprobs", "top_logprobs"])
+def test_options_that_would_change_what_is_asked_are_refused(tmp_path, option):
+    config = tmp_path / "endpoint.toml"
+    config.write_text(f"[options]\nseed = 1\n{option} = 2\n")
+    with pytest.raises(SettingsError, match=rf"options\.{option} is set.*allowed: any other field than model, "):
+        Endpoint.from_env("http://h", "m", config, env={})
+
+
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path):
     config = tmp_path / "endpoint.toml"
     config.write_text(f'api_key_env = "{KEY}"\n')
