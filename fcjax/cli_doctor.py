@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcjax import shell
-from fcjax.cli_model import endpoint_options, transport
+from fcjax.cli_model import COUNT, endpoint_options, transport
 
 if TYPE_CHECKING:
     from fcjax.doctor import Finding
@@ -28,7 +28,7 @@ Exit codes: 0 it will do, 1 something will not work, 2 bad usage."""
 @endpoint_options
 @click.option(
     "--prompts",
-    type=click.IntRange(1),
+    type=COUNT,
     default=32,
     show_default=True,
     metavar="N",
@@ -42,7 +42,7 @@ Exit codes: 0 it will do, 1 something will not work, 2 bad usage."""
     metavar="N",
     help="Of these, on the wire at once.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True, metavar="N", help="Of an answer.")
+@click.option("--max-tokens", type=COUNT, default=256, show_default=True, metavar="N", help="Of an answer.")
 @shell.common_options
 @click.pass_context
 def doctor(

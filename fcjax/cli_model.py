@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+COUNT = click.IntRange(1, 2**31 - 1)
+"""From one to more than any run has, and no more than a request's fields and a counter hold."""
+
+
+class Amount(click.FloatRange):
+    """A finite number in a range; click's own takes NaN, which is neither too low nor too high."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no amount; allowed: a finite number", param, ctx)
+        return number
+
+
 _ENDPOINT = (
     click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint. [default: $OPENAI_BASE_URL]"),
     click.option("--model", metavar="NAME", help="The model to ask. [default: $FCJAX_MODEL]"),
@@ -30,7 +45,7 @@ _ENDPOINT = (
         help="A TOML file with base_url, model, api_key_env and [options] of every request.",
     ),
     click.option("--litellm", is_flag=True, help="Reach MODEL through litellm; its name begins with the provider's."),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds for one call."),
+    click.option("--timeout", type=Amount(0.001, 1e6), metavar="S", help="Seconds for one call."),
 )
 _RUN = (
     click.option(
@@ -48,15 +63,15 @@ _RUN = (
         metavar="N",
         help="Calls on the wire at once, at most.",
     ),
-    click.option("--requests-per-minute", type=click.FloatRange(0, min_open=True), metavar="N", help="A rate limit."),
-    click.option("--tokens-per-minute", type=click.FloatRange(0, min_open=True), metavar="N", help="Another one."),
-    click.option("--tries", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="For one prompt."),
+    click.option("--requests-per-minute", type=Amount(0, min_open=True), metavar="N", help="A rate limit."),
+    click.option("--tokens-per-minute", type=Amount(0, min_open=True), metavar="N", help="Another one."),
+    click.option("--tries", type=COUNT, default=8, show_default=True, metavar="N", help="For one prompt."),
     click.option("--budget-prompts", type=click.IntRange(0), metavar="N", help="Stop after so many prompts sent."),
     click.option("--budget-tokens", type=click.IntRange(0), metavar="N", help="Stop before more tokens are used."),
-    click.option("--budget-dollars", type=click.FloatRange(0), metavar="X", help="Stop before more is spent."),
+    click.option("--budget-dollars", type=Amount(0), metavar="X", help="Stop before more is spent."),
     click.option(
         "--price",
-        type=(click.FloatRange(0), click.FloatRange(0)),
+        type=(Amount(0, 1e6), Amount(0, 1e6)),
         metavar="IN OUT",
         help="US dollars for a million tokens of prompts and of answers. [default: litellm's list, for OpenAI's own "
         "endpoint and with --litellm; else unknown]",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcjax import shell
-from fcjax.cli_model import Asking, client_options, taken_client
+from fcjax.cli_model import COUNT, Amount, Asking, client_options, taken_client
 from fcjax.errors import BudgetError, InputError, SettingsError
 
 if TYPE_CHECKING:
@@ -48,32 +48,32 @@ again, and nothing is asked twice. `fcjax doctor` says what an endpoint can do. 
     show_default=True,
     help="A prompt for each pair, or for a context and several atoms.",
 )
-@click.option("--pack", type=click.IntRange(1), metavar="N", help="Atoms in one packed prompt, at most. [default: 16]")
+@click.option("--pack", type=COUNT, metavar="N", help="Atoms in one packed prompt, at most. [default: 16]")
 @click.option(
     "--votes",
-    type=click.IntRange(0),
+    type=click.IntRange(0, 1000),
     metavar="N",
     help="Where a reply has no logprobs, ask N more times and count. [default: 0]",
 )
 @click.option(
     "--default",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Amount(0, 1, min_open=True, max_open=True),
     metavar="P",
     help="The probability of an answer without logprobs and votes. [default: 0.9]",
 )
 @click.option(
     "--screen",
-    type=click.FloatRange(0, 1),
+    type=Amount(0, 1),
     metavar="T",
     help="Leave out pairs that share less than T of the target's telling words; 0.1 is cautious. [default: ask all]",
 )
 @click.option(
     "--template", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Another wording of the prompts."
 )
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Of an answer. [default: 256]")
+@click.option("--max-tokens", type=COUNT, metavar="N", help="Of an answer. [default: 256]")
 @client_options
 @click.option("-n", "--dry-run", is_flag=True, help="Count prompts, tokens and cost; send and write nothing.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N cases only.")
+@click.option("--limit", type=COUNT, metavar="N", help="The first N cases only.")
 @shell.common_options
 @click.pass_context
 def relate(

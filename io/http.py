@@ -13,6 +13,7 @@ from urllib.request import getproxies
 import aiohttp
 import orjson
 
+from fcjax.arguments import check_number
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.outcome import Outcome, read_exception, read_response, whole
 from fcjax.prompts import Prompt, Reply
@@ -38,11 +39,18 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect, without a byte from the server (it thinks before the first one), and in all."""
+    """Seconds: to connect, without a byte from the server (it thinks before the first one), and in all.
+
+    Raises `SettingsError`.
+    """
 
     connect: float = 15.0
     read: float = 300.0
     total: float = 600.0
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "read", "total"):  # for aiohttp, 0 would be no limit at all
+            check_number(f"timeout {name}", getattr(self, name), 0.001, 1e6)
 
 
 class HttpTransport:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import orjson
 
+from fcjax.arguments import check_number
 from fcjax.errors import SettingsError
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import request_body
@@ -30,10 +31,17 @@ _PRICES: Final = "model_prices_and_context_window_backup.json"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars a token. Discounts for cached prompts and surcharges for long ones are left out."""
+    """US dollars a token. Discounts for cached prompts and surcharges for long ones are left out.
+
+    Raises `SettingsError` for what is no price: with NaN, no budget would ever be used up.
+    """
 
     prompt: float
     completion: float
+
+    def __post_init__(self) -> None:
+        for name in ("prompt", "completion"):
+            check_number(f"price of a {name} token", getattr(self, name), 0, 1)
 
     def __call__(self, usage: Usage) -> float:
         """What `usage` costs."""

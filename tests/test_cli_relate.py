@@ -181,6 +181,32 @@ def test_what_cannot_be_used_is_said_in_one_line(server, source, tmp_path, args,
     assert "sk-wrong" not in done.stderr.decode()
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--price", "nan", "1", "--budget-dollars", "1"],
+        ["--price", "1", "inf"],
+        ["--price", "-1", "1"],
+        ["--budget-dollars", "nan"],
+        ["--timeout", "nan"],
+        ["--timeout", "inf"],
+        ["--timeout", "0"],
+        ["--limit", str(2**63)],
+        ["--max-tokens", str(2**31)],
+        ["--max-tokens", str(10**40)],
+        ["--pack", str(2**63), "--style", "packed"],
+        ["--default", "nan"],
+        ["--requests-per-minute", "nan"],
+    ],
+)
+def test_numbers_that_make_no_sense_are_bad_usage(run, source, server, tmp_path, args):
+    done = run(source, "-o", tmp_path / "out.jsonl", *args)
+    assert done.returncode == UNUSABLE
+    assert f"Invalid value for '{args[0]}'" in done.stderr.decode()
+    assert server.calls == 0
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_results_on_standard_output(run, source):
     done = run(source, "-o", "-")
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [f"case {i}" for i in range(5)]

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from fcjax.errors import SettingsError
+from fcjax.io.http import Timeouts
 from fcjax.io.outcome import Again, Refused, StepDown
 from fcjax.io.providers import LitellmTransport, Price, count_tokens, price
 from fcjax.prompts import Prompt, Reply, Usage
@@ -146,3 +147,12 @@ def test_a_price_does_not_load_litellm(tmp_path):
         [sys.executable, "-P", "-c", code], cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "Price(prompt=2.5e-06, completion=1e-05) False"
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1.0, True, "1"])
+def test_prices_and_timeouts_that_make_no_sense(wrong):
+    with pytest.raises(SettingsError, match="price of a completion token is .*allowed"):
+        Price(1e-6, wrong)
+    for name in ("connect", "read", "total"):
+        with pytest.raises(SettingsError, match=f"timeout {name} is .*allowed"):
+            Timeouts(**{name: wrong})
