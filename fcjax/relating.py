@@ -15,10 +15,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import AsyncGeneratorType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, get_args
 
 import orjson
 
+from fcjax.arguments import check_choice, check_number
 from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError, counted
 from fcjax.io.client import HOPELESS, Client, Estimate
 from fcjax.io.files import case_to_dict, read_cases
@@ -45,8 +46,8 @@ class Relating:
     screen: float | None = None
 
     def __post_init__(self) -> None:
-        if self.screen is not None and not 0 <= self.screen <= 1:
-            raise SettingsError(f"screen is {self.screen}; allowed: a score from 0 to 1")
+        check_choice("version", self.version, get_args(Version))
+        check_number("screen", self.screen, 0, 1, none=True)
 
 
 @dataclass(slots=True)

@@ -279,8 +279,21 @@ def test_screening_is_counted(tmp_path):
         assert server.calls == 1
     (row,) = rows_in(tmp_path / "out.jsonl")
     assert (tally.screened, row["relate"]["screened"], len(row["relations"])) == (1, 1, 1)
-    with pytest.raises(SettingsError, match="screen is 2"):
-        Relating(screen=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"version": "fr3"}, "version is 'fr3'; allowed: 'FR1', 'FR2', 'FR3'"),
+        ({"version": "FR9"}, "version is 'FR9'; allowed: 'FR1'"),
+        ({"version": None}, "version is None; allowed: 'FR1'"),
+        ({"screen": 2}, "screen is 2; allowed: a number from 0 to 1, or None"),
+        ({"screen": "0.1"}, "screen is '0.1'; allowed: a number"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong, words):
+    with pytest.raises(SettingsError, match=words):
+        Relating(**wrong)
 
 
 def test_the_window_stays_full_across_cases(tmp_path):

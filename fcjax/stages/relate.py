@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Final, Literal, NamedTuple, get_args
 
+from fcjax.arguments import check_choice, check_number, is_number
 from fcjax.errors import SettingsError
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
@@ -140,13 +141,12 @@ class RelationModel:
     max_tokens: int = 256  # of an answer; a packed one may have 24 more for each atom
 
     def __post_init__(self) -> None:
-        if self.style not in get_args(Style):
-            raise SettingsError(f"style is {self.style!r}; allowed: {', '.join(map(repr, get_args(Style)))}")
+        check_choice("style", self.style, get_args(Style))
         for name, least in (("pack", 1), ("votes", 0), ("max_tokens", 1)):
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name} is {getattr(self, name)}; allowed: at least {least}")
-        if not 0 < self.default < 1:
-            raise SettingsError(f"default is {self.default}; allowed: a probability between 0 and 1")
+            check_number(name, getattr(self, name), least, 2**31 - 1, whole=True)
+        check_number("top_logprobs", self.top_logprobs, 0, 2**31 - 1, whole=True, none=True)
+        if not is_number(self.default, 0, 1) or self.default in (0, 1):
+            raise SettingsError(f"default is {self.default!r:.60}; allowed: a probability between 0 and 1")
 
     def questions(self, pairs: Iterable[Pair]) -> Iterator[Question]:
         """The questions that ask about all of `pairs`, one at a time."""
