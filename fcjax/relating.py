@@ -164,7 +164,8 @@ class _Open:
                 **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
             }
             case = agenda.answered(relations)
-            case = replace(case, extra={**case.extra, "relate": done})
+            if relations or "relate" not in case.extra:  # else the record is of the run that did ask
+                case = replace(case, extra={**case.extra, "relate": done})
         tally.cases[str(case.status)] += 1
         return case
 

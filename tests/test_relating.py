@@ -153,6 +153,19 @@ def test_relations_that_are_there_are_not_asked_for_again(tmp_path, source):
         assert tally.pairs == 6 * 2  # both orders of two contexts in every other case
 
 
+def test_the_record_is_of_the_run_that_asked(tmp_path):
+    source, model = write(tmp_path / "in.jsonl", case("x")), RelationModel(style="packed")
+    with ScriptedServer(judge) as server:
+        relate_file(source, tmp_path / "one.jsonl", client_of(server), Relating(model=model))
+        other = Client(Endpoint(server.url, "another"), retry=QUICK)
+        relate_file(tmp_path / "one.jsonl", tmp_path / "two.jsonl", other)
+        assert (tmp_path / "two.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()
+        other = Client(Endpoint(server.url, "another"), retry=QUICK)
+        relate_file(tmp_path / "one.jsonl", tmp_path / "three.jsonl", other, Relating(version="FR3"))
+    (record,) = (row["relate"] for row in rows_in(tmp_path / "three.jsonl"))
+    assert (record["model"], record["version"], record["asked"]) == ("another", "FR3", 2)
+
+
 def test_rows_that_cannot_be_asked_about_come_through(tmp_path):
     source = write(
         tmp_path / "in.jsonl",
