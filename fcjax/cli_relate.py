@@ -14,7 +14,7 @@ from fcjax.cli_model import COUNT, Amount, Asking, client_options, taken_client
 from fcjax.errors import BudgetError, InputError, SettingsError
 
 if TYPE_CHECKING:
-    from fcjax.io.client import Estimate, Stats
+    from fcjax.io.stats import Estimate, Stats
     from fcjax.records import Case
     from fcjax.relating import Outlook, Relating, Tally
 

@@ -21,9 +21,10 @@ import orjson
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError, counted
-from fcjax.io.client import HOPELESS, Client, Estimate
+from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name, output_name, refuse_input, write_lines
+from fcjax.io.stats import Estimate
 from fcjax.io.window import Window
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Case, Relation, Status
@@ -191,7 +192,7 @@ async def relate_cases(
     turn comes. A case that lacks atoms or contexts, or has failed before, comes through as it is. `progress` is told
     how many more pairs are done, as they are.
 
-    Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint turns every prompt away,
+    Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint answers no prompt at all,
     in both cases after the questions that were being asked have come to their end: their replies are paid for.
     """
     tally = tally or Tally()
@@ -239,9 +240,8 @@ def _end_of_all(failure: Failure, client: Client) -> FcjaxError | None:
     """What ends the run where no other prompt would fare better: it would only write failures from here on."""
     if failure.kind in ("budget", "quota"):  # the run's own, or the account's
         return BudgetError(failure.reason)
-    if failure.kind in HOPELESS and client.stats.sent and not client.reached:  # a replay sends nothing
-        return SettingsError(failure.reason)
-    return None
+    stopped = client.stopped
+    return SettingsError(stopped.reason) if stopped is not None and stopped.kind != "quota" else None
 
 
 class Watch(Protocol):
@@ -270,8 +270,8 @@ def relate_file(
     """Write the first `limit` cases of a file to `out`, with their relations, in the input's order.
 
     `out` takes its place when it is complete. A row that is no case becomes a case with the status `invalid_input`.
-    Raises `InputError` where nothing can be read or no case has atoms and contexts, `OutputError`, and what
-    `relate_cases` raises.
+    Raises `InputError` where nothing can be read, no case has atoms and contexts, or a replay that has no answer at all
+    would take the place of a file; `OutputError`, and what `relate_cases` raises.
     """
     how, tally = how or Relating(), Tally()
     _check_place(source, out)
@@ -294,6 +294,9 @@ def relate_file(
                 yield orjson.dumps(case_to_dict(case))
                 if watch:
                     watch.case(case)
+            if not client.stats.sent and 0 < tally.pairs == tally.n_failed and os.path.isfile(out):
+                seen = f"the store has an answer to none of {counted(tally.pairs, 'pair')}, so it is left as it was"
+                raise InputError(f"{output_name(out)}: {seen}; use the model and settings of the run to be repeated")
 
         try:
             write_lines(out, lines())

@@ -20,6 +20,7 @@ from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
 from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
+from fcjax.io.stats import Estimate, Stats
 from fcjax.io.store import Store, prompt_key
 from fcjax.io.tokens import billed, estimated_tokens, longest_answer
 from fcjax.io.window import Window
@@ -32,50 +33,15 @@ OVERLOAD: Final = frozenset({"rate_limit", "overloaded"})
 """Kinds of trouble that say: fewer calls at once."""
 HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota", "unsupported"})
 """Refusals that every prompt would meet. Where one comes before the first reply, nothing more is sent."""
+FRUITLESS: Final = frozenset({"connection", "dns", "timeout", "invalid_request", "rate_limit"})
+"""Failures that need not be every prompt's. Where the first `PATIENCE` prompts, or twice as many as may be on the wire,
+have all met them, nothing more is sent."""
+PATIENCE: Final = 20
 
 GRACE: Final = 5.0
 """Seconds that a client which is left waits for calls on the wire: they are paid for, and the store keeps them."""
 EMPTY: Final = 2
 """Empty answers that a prompt may get: each is billed, and what comes twice at temperature 0 comes again."""
-
-
-@dataclass(slots=True)
-class Stats:
-    """What a client has done. `asked` = `answered` + all in `failed` + what is being asked."""
-
-    asked: int = 0  # prompts given to the client
-    answered: int = 0  # of these, the ones that got a reply, from wherever
-    failed: Counter[str] = field(default_factory=Counter)  # the others, by kind
-    cache_hits: int = 0  # answers that came from the store
-    shared: int = 0  # answers that came from another prompt's call
-    sent: int = 0  # calls on the wire
-    retries: int = 0  # of these, the ones after a failed one
-    in_flight: int = 0  # calls that are on the wire now
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None  # US dollars, None where the price is unknown
-    busy: float = 0.0  # seconds of all calls together
-    seconds: float = 0.0  # from the first call's beginning to the last one's end
-
-    @property
-    def mean_concurrency(self) -> float:
-        return self.busy / self.seconds if self.seconds else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a run would ask for, before anything is sent. Tokens and cost are of the prompts that would be sent."""
-
-    prompts: int
-    distinct: int
-    stored: int  # of the distinct ones
-    prompt_tokens: int
-    completion_tokens: int  # at most: every answer as long as its max_tokens
-    cost: float | None  # US dollars, at most; None where the price is unknown
-
-    @property
-    def to_send(self) -> int:
-        return self.distinct - self.stored
 
 
 @dataclass(slots=True)
@@ -137,6 +103,8 @@ class Client:
         self._budget = budget or Budget()
         self._calls: dict[str, _Call] = {}  # in flight, by key
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
+        self._in_vain: Counter[str] = Counter()  # prompts that failed before the first reply, by kind
+        self._patience = max(PATIENCE, 2 * most)
         self._stopped: Failure | None = None
         self._reached = False  # whether any reply has come
         self._began: float | None = None
@@ -147,9 +115,9 @@ class Client:
         return self._transport.model
 
     @property
-    def reached(self) -> bool:
-        """Whether the endpoint itself has given a reply."""
-        return self._reached
+    def stopped(self) -> Failure | None:
+        """Why nothing more is sent, where no other prompt would fare better."""
+        return self._stopped
 
     async def __aenter__(self) -> Self:
         return self
@@ -317,12 +285,10 @@ class Client:
                     self._slots.succeeded()
                     return replace(outcome, cost=cost, seconds=seconds, attempts=attempt)
                 case Refused(kind, reason):
-                    if kind == "quota" or (kind in HOPELESS and not self._reached):
-                        self._stopped = Failure(kind, f"{reason} (as the first calls met this, no more are sent)")
-                    return Failure(kind, reason, attempt)
+                    return self._failed(kind, reason, attempt)
                 case StepDown(reason):
                     if asked.top_logprobs is None:
-                        return Failure("invalid_request", reason, attempt)
+                        return self._failed("invalid_request", reason, attempt)
                     fewer = _fewer(asked.top_logprobs, outcome.allowed)
                 case Again(kind, reason, after):
                     if kind in OVERLOAD:
@@ -330,10 +296,24 @@ class Client:
                     empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
                     if wait is None or empty == EMPTY or not call.waiting:
-                        return Failure(kind, f"{reason}; given up after {attempt} tries, run again to resume", attempt)
+                        why = f"{reason}; given up after {attempt} tries, run again to resume"
+                        return self._failed(kind, why, attempt)
                     call.paid = False
                     await self._clock.sleep(wait)
         raise AssertionError("unreachable")
+
+    def _failed(self, kind: str, reason: str, attempts: int) -> Failure:
+        """A prompt's failure, after which nothing more is sent where no other prompt would fare better."""
+        if not self._reached:
+            self._in_vain[kind] += 1
+        if self._stopped is None:
+            tried = self._in_vain.total()
+            if kind == "quota" or (kind in HOPELESS and not self._reached):
+                self._stopped = Failure(kind, f"{reason} (as the first calls met this, no more are sent)")
+            elif not self._reached and tried >= self._patience and FRUITLESS.issuperset(self._in_vain):
+                seen = f"the first {tried} prompts have all failed, so no more are sent"
+                self._stopped = Failure(kind, f"{seen}; the last: {reason}")
+        return Failure(kind, reason, attempts)
 
     async def _send(self, prompt: Prompt) -> tuple[Outcome, float]:
         """One call, and its seconds."""

@@ -256,6 +256,48 @@ def test_an_endpoint_that_turns_everyone_away_ends_the_run(tmp_path, source):
     assert not (tmp_path / "out.jsonl").exists()
 
 
+REFUSED = {"status": 400, "body": {"error": {"message": "unknown field", "type": "invalid_request_error"}}}
+FLAGGED = {"status": 400, "body": {"error": {"message": "flagged", "code": "content_filter"}}}
+
+
+@pytest.mark.parametrize("trouble", ["away", "429", "invalid_request"])
+def test_an_endpoint_that_answers_no_prompt_ends_the_run(tmp_path, trouble):
+    source, out = write(tmp_path / "in.jsonl", *(case(f"case {i}", 3, 3) for i in range(40))), tmp_path / "out.jsonl"
+    out.write_text("of before")
+    weather = ["429"] * 1000 if trouble == "429" else ()
+    with ScriptedServer(lambda messages: REFUSED, weather=weather) as server:
+        if trouble == "away":
+            server.stop()
+        client = client_of(server, retry=Retry(attempts=2, first=0.01, longest=0.01), concurrency=4)
+        with pytest.raises(SettingsError, match="the first 20 prompts have all failed, so no more are sent; the last"):
+            relate_file(source, out, client, window=16)
+        assert client.stats.sent < 2 * (20 + 16)
+        if trouble == "away":
+            server.start()
+    assert out.read_text() == "of before"
+
+
+@pytest.mark.parametrize("once", [FLAGGED, "[neutral]"])
+def test_an_endpoint_that_answers_anything_is_asked_on(tmp_path, once):
+    source = write(tmp_path / "in.jsonl", *(case(f"case {i}", 3, 3) for i in range(10)))
+    with ScriptedServer(lambda messages: once if server.calls == 1 else REFUSED) as server:
+        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, concurrency=1))
+    assert (tally.pairs, tally.failed["invalid_request"]) == (90, 89)
+
+
+def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
+    with ScriptedServer(judge) as server, Store.open(tmp_path / "store") as store:
+        relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
+        before = (tmp_path / "out.jsonl").read_bytes()
+        packed = Relating(model=RelationModel(style="packed"))
+        with pytest.raises(InputError, match=r"out\.jsonl: the store has an answer to none of \d+ pairs"):
+            relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), packed)
+        assert (tmp_path / "out.jsonl").read_bytes() == before
+        wider = Relating(version="FR3")  # some answers are there: what is missing is a failure in its place
+        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), wider)
+        assert 0 < tally.failed["replay_miss"] < tally.pairs
+
+
 def test_it_ends_the_run_too_where_other_failures_came_before():
     class Away:
         name, model = "away", "m"
