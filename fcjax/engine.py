@@ -185,7 +185,7 @@ def _solve(
         else:
             unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g])
     clock.mark("condition")
-    if unproved.any() and limits.affordable > widest and effort != "fast":
+    if unproved.any() and limits.falls_back(effort):
         steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.affordable, unproved)
         clock.mark("plan")
         exact = unproved & (steps.width <= limits.affordable) & (steps.cost <= limits.entries())
@@ -304,11 +304,12 @@ def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: floa
     table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
     assert solution.lower is not None
     assert solution.upper is not None
-    tail, widest = limits.tail, limits.width(effort)
-    if solution.width[g] <= limits.affordable + plan.GAIN and limits.affordable > widest and effort == "tight":
-        tail = min(tail, EPS / 10)
-    if solution.width[g] <= limits.affordable and limits.affordable > widest:
-        limits = replace(limits, rows=int(min(limits.rows, max(FEWEST, cost / PER_ROW))))
+    tail = limits.tail
+    if limits.falls_back(effort):
+        if effort == "tight" and solution.width[g] <= limits.affordable + plan.GAIN:
+            tail = min(tail, EPS / 10)
+        if solution.width[g] <= limits.affordable:
+            limits = replace(limits, rows=int(min(limits.rows, max(FEWEST, cost / PER_ROW))))
     found = condition(g, table, reduced, effort, limits, tail, solution.p, joint)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
     solution.rows[g], solution.cutset[g] = found.rows, found.cutset
@@ -322,7 +323,7 @@ def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: floa
             solution,
             g,
             Status.TOO_WIDE,
-            f"induced width {solution.width[g]}, over {widest} (exact_width), and a gap of "
+            f"induced width {solution.width[g]}, over {limits.width(effort)} (exact_width), and a gap of "
             f"{found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}; raise `rows`, `seconds`, "
             f"`cutset_width`, or `exact_width` with `memory`",
         )

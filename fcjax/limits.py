@@ -60,6 +60,10 @@ class Limits:
         """The width up to which a graph is eliminated where nothing cheaper does."""
         return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
 
+    def falls_back(self, effort: str) -> bool:
+        """Whether elimination follows where a search fails."""
+        return effort != "fast" and self.affordable > self.width(effort)
+
     def rest_width(self, effort: str) -> int:
         """The width to which a cutset brings a wide graph."""
         return min(self.width(effort), self.cutset_width or CUTSET_WIDTH[effort])

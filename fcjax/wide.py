@@ -53,8 +53,14 @@ def condition(
             rows = int(min(rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
         return state, work, belief, rows
 
+    def begin(target: int, spent: float = 0.0) -> tuple[Any, Any, np.ndarray, int]:
+        state, work, _, rows = prepare(target)
+        believed = state.state[0].copy()
+        search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
+        state.scalar[search.ROWS] += spent
+        return state, work, believed, rows
+
     target = limits.rest_width(effort)
-    state, work, belief, rows = prepare(target)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
 
     def write(excess: float) -> search.Found:
@@ -67,21 +73,17 @@ def condition(
         return found
 
     if effort == "fast":
+        state, work, belief, rows = prepare(target)
         search.most_believed(core, state, work, wanted, belief, min(rows, limits.assignments))
         return write(np.inf)
-    believed = state.state[0].copy()
-    search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
+    state, work, believed, rows = begin(target)
     nats = math.log(max(1.0, search.excess(state)))
     if nats > BEYOND:
         return write(search.excess(state))
-    hardness = len(belief) + nats
+    hardness = len(believed) + nats
     wider = next((wider for least, wider in WIDER[effort] if hardness > least), 0)
     if wider and limits.cutset_width is None:
-        spent = state.scalar[search.ROWS]
-        state, work, belief, rows = prepare(target + wider)
-        believed = state.state[0].copy()
-        search.begin(core, state, work, wanted, min(search.TIGHTEN, rows // 4))
-        state.scalar[search.ROWS] += spent
+        state, work, believed, rows = begin(target + wider, state.scalar[search.ROWS])
     until_tail, labels = tail, effort == "label"
     while True:
         spent = int(state.scalar[search.ROWS])

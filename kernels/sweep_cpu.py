@@ -181,15 +181,14 @@ def _prepare(i, new, steps, arcs, arc, unary, top, scale, lanes, index, entered,
 
 
 @njit(cache=True, nogil=True)
-def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack, one, two, lanes, index, backward):
+def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack, one, two, lanes, index):
     """Sweep one row over steps `first:last` there and back; returns (log_z, whether the number format held it).
 
     `arc`, `arc_scale` are the weights of all arcs of `steps`, `unary [last - first, 2]` this row's own. Writes P(true)
     of each step's variable to `p [last - first]`, and to `joint [A, 4]` the joint posterior of the arcs that are
     `wanted`, by [state of the step's variable][state of the later one]. Workspace: `stack` for all tables and one entry
     more, `one` and `two` for the largest table, `lanes [8, n]` and `index [2, n]` for the larger half of the bits; the
-    number format is that of `stack`. Without `backward` only log_z is found, and the caller has seen to it that the
-    factors' range cannot leave the number format.
+    number format is that of `stack`.
     """
     count = last - first
     h0, h1, l0, l1 = lanes[0], lanes[1], lanes[2], lanes[3]
@@ -223,8 +222,6 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
             return -math.inf, False
         log_z += math.log(total)
         scale = 1.0 / total
-    if not backward:
-        return log_z, True
     floor = TINY * count * 2.0**width * 1e9
     b_new, b_old = one, two
     b_new[0] = 1
@@ -299,6 +296,6 @@ def sweep(steps, weights, wanted, chosen):
         if chosen[g] and last > first:
             log_z[g], held[g] = sweep_row(
                 steps, first, last, weights.arc, weights.arc_scale, weights.unary[first:last], wanted, p[first:last],
-                joint, stack, one, two, lanes, index, True,
+                joint, stack, one, two, lanes, index,
             )  # fmt: skip
     return log_z, p, joint, held
