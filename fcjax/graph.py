@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from fcjax.arguments import case_faults, check_choice, check_number, id_faults, is_number, relation_faults
 from fcjax.errors import Fault, InputError, counted
-from fcjax.records import Case, MarkovModel, Relation, RelationType
+from fcjax.records import Case, Context, MarkovModel, Relation, RelationType
 from fcjax.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
 
 Encoding = Literal["implication", "conditional"]
@@ -180,13 +180,13 @@ class FactGraph:
         aliases: dict[str, str] = {}
         atoms = merge(((atom.id, atom.text.strip()) for atom in case.atoms or ()), aliases)
         contexts = merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
-        given = {context.id: context.prior for context in case.contexts or ()}
+        believed = {context.id: _believed(context, context_prior) for context in case.contexts or ()}
         kinds: dict[str, Kind] = {**dict.fromkeys(atoms, "atom"), **dict.fromkeys(contexts, "context")}
         answers = merge_parallel(case.relations or (), aliases)
         own = own_contexts(case, aliases) if version == "FR1" else {}
         relations = select(answers, kinds, version, own)
         weights = [priors["atom"]] * len(atoms)
-        weights += [context_prior if given[name] is None else float(given[name]) for name in contexts]  # type: ignore[arg-type]
+        weights += [believed[name] for name in contexts]
         return replace(_build(list(kinds), list(kinds.values()), weights, relations, encoding, priors), aliases=aliases)
 
     @classmethod
@@ -305,6 +305,12 @@ def _multiplied(
     unary = np.exp(logs - taken[:, None])
     unary[scope[alone]] = tables[alone]  # to the bit
     return unary, float(taken.sum())
+
+
+def _believed(context: Context, default: float) -> float:
+    """A context's prior: its own or the default, scaled by the confidence of the summary that stands in its place."""
+    prior = default if context.prior is None else float(context.prior)
+    return prior if context.summary_confidence is None else prior * context.summary_confidence
 
 
 def _priors(encoding: str, context_prior: float, atom_prior: float) -> dict[str, float]:

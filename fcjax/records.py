@@ -22,6 +22,7 @@ class Status(StrEnum):
     NO_EVIDENCE = "no_evidence"
     NO_ATOMS = "no_atoms"
     REFUSED = "refused"
+    ATOMIZE_FAILED = "atomize_failed"
     RETRIEVAL_FAILED = "retrieval_failed"
     RELATION_FAILED = "relation_failed"
     INCONSISTENT = "inconsistent"
@@ -75,7 +76,10 @@ class Atom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A passage retrieved as evidence; a Boolean variable with its own prior, or the preset's where that is None."""
+    """A passage retrieved as evidence; a Boolean variable with its own prior, or the preset's where that is None.
+
+    Where the text is a model's summary, `summary_confidence` scales that prior.
+    """
 
     id: str
     title: str | None = None
@@ -83,6 +87,7 @@ class Context:
     snippet: str | None = None
     link: str | None = None
     prior: float | None = None
+    summary_confidence: float | None = None
     status: Status = Status.OK
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -24,7 +24,7 @@ _OK = Status.OK
 _TYPES: dict[Any, RelationType] = {str(type): type for type in RelationType}
 
 _ATOM_KEYS = frozenset(("id", "text", "original", "label", "contexts", "status"))
-_CONTEXT_KEYS = frozenset(("id", "title", "text", "snippet", "link", "prior", "status"))
+_CONTEXT_KEYS = frozenset(("id", "title", "text", "snippet", "link", "prior", "summary_confidence", "status"))
 _RELATION_KEYS = frozenset(("source", "target", "type", "probability", "status", "method", "from", "to", "relation"))
 _CASE_KEYS = frozenset(
     ("id", "query", "response", "topic", "atoms", "contexts", "relations", "status", "input", "output")
@@ -128,7 +128,7 @@ def _contexts(value: Mapping[str, Any], known: dict[str, str], faults: list[Faul
     for i, row in rows:
         get = row.get
         id, title, text, snippet, link = get("id"), get("title"), get("text"), get("snippet"), get("link")
-        prior, status = get("prior"), get("status")
+        prior, confidence, status = get("prior"), get("summary_confidence"), get("status")
         register(row, "context", known, "contexts", i, faults)
         if not (
             (type(title) is str or title is None)
@@ -139,9 +139,12 @@ def _contexts(value: Mapping[str, Any], known: dict[str, str], faults: list[Faul
             check_texts({"title": title, "text": text, "snippet": snippet, "link": link}, f"contexts[{i}].", faults)
         if prior is not None:
             prior = probability(row, "prior", f"contexts[{i}].", faults, ", or null")
+        if confidence is not None:
+            confidence = probability(row, "summary_confidence", f"contexts[{i}].", faults, ", or null")
         if status is not None:
             status = check_status(status, f"contexts[{i}].", faults)
-        records.append(_context(id, title, text, snippet, link, prior, status or _OK, extra_of(row, _CONTEXT_KEYS)))
+        rest = status or _OK, extra_of(row, _CONTEXT_KEYS)
+        records.append(_context(id, title, text, snippet, link, prior, confidence, *rest))
     return tuple(records)
 
 
@@ -270,7 +273,7 @@ def _atom_dict(atom: Atom) -> dict[str, Any]:
 def _context_dict(context: Context) -> dict[str, Any]:
     return {
         **_known(id=context.id, title=context.title, text=context.text, snippet=context.snippet, link=context.link),
-        **_known(prior=context.prior, status=_named(context.status)),
+        **_known(prior=context.prior, summary_confidence=context.summary_confidence, status=_named(context.status)),
         **context.extra,
     }
 

@@ -1,0 +1,1 @@
+"""Sources of evidence: where the passages for a query come from."""
