@@ -6,9 +6,9 @@ What has no value is None, never NaN: no atoms, no measures.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from fcjax.records import Label
 
@@ -92,6 +92,20 @@ class Tally:
             entropy += true
             bits += (true + false) / math.log(2.0)
         return cls(n, supported, refuted, verifiable, entropy / math.log(10.0), entropy, bits)
+
+    @classmethod
+    def of_measures(cls, measures: Mapping[str, Any]) -> Tally:
+        """The tally that `case_measures` made these of, to the digits that they were rounded to."""
+        n = measures["n_atoms"]
+        return cls(
+            n,
+            measures["n_supported"],
+            measures["n_refuted"],
+            measures["verifiability"],
+            measures["e_measure"] * n,
+            measures["entropy"],
+            measures["norm_entropy"],
+        )
 
     def worst(self, n_failed: int) -> Tally:
         """The worst tally that `n_failed` more atoms, whose posteriors are not known, could still make of this one."""

@@ -150,7 +150,7 @@ def _columns(row: Row, k: K) -> list[float]:
         values = [measures[name] for name in MEANS]
         worst = best = values
         if n_failed := measures["n_failed"]:
-            tally = _tally(measures)
+            tally = Tally.of_measures(measures)
             worst, best = _means(tally.worst(n_failed), k), _means(tally.best(n_failed), k)
         counts = [measures[name] for name in _COUNTS]
         return [*values, *worst, *best, 1.0, 1.0, 0.0, *counts, measures["verifiability"], *labels]
@@ -163,19 +163,6 @@ def _columns(row: Row, k: K) -> list[float]:
     # How many atoms it has is not known: any share is possible, and a sum over atoms may be as large as it likes.
     worst, best = _means(Tally().worst(1), k), _means(Tally().best(math.ceil(k_of(k, 2))), k)
     return [*nothing, *worst, *best, 0.0, 1.0, 1.0, *counts, 0.0, *labels]
-
-
-def _tally(measures: dict[str, Any]) -> Tally:
-    n = measures["n_atoms"]
-    return Tally(
-        n,
-        measures["n_supported"],
-        measures["n_refuted"],
-        measures["verifiability"],
-        measures["e_measure"] * n,
-        measures["entropy"],
-        measures["norm_entropy"],
-    )
 
 
 def _means(tally: Tally, k: K) -> list[float]:

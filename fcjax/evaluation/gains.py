@@ -1,0 +1,159 @@
+"""What a correction changes, over many cases: relative gains, their spread, and whether chance would do as much (SPEC 5).
+
+Scores are paired: a case counts where it has the score before and after. What failed leaves the pairs and is counted,
+and every mean says between which values the failed ones could still bring it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fcjax.measures import relative_gain
+from fcjax.summary import CONFIDENCE, RESAMPLES, SEED
+
+SAME: Final = 1e-9
+"""Differences no further apart than this are one difference: results have 7 digits, the rest is rounding."""
+
+
+def gain(before: float | None, after: float | None) -> float | None:
+    """The relative gain G of a score (SPEC 5), from -2 to 2; None where one of the two has no value.
+
+    Raises `ValueError` for scores below 0, of which G makes no sense.
+    """
+    if not (_known(before) and _known(after)):
+        return None
+    assert before is not None
+    assert after is not None
+    if before < 0 or after < 0:
+        raise ValueError(
+            f"scores are {before!r} and {after!r}; allowed: at least 0, or their relative gain means nothing"
+        )
+    return relative_gain(after, before)
+
+
+class Span(NamedTuple):
+    """A score, or None where it failed, and between which values it must lie; `high` may be infinite."""
+
+    value: float | None
+    low: float
+    high: float
+
+    @classmethod
+    def at(cls, value: float) -> Span:
+        """A score that is known."""
+        return cls(value, value, value)
+
+
+def gain_span(before: Span, after: Span) -> Span:
+    """The gain of two scores, and what it could be at least and at most; it grows with `after` and falls with `before`."""
+    low, high = _outer_gain(before.high, after.low), _outer_gain(before.low, after.high)
+    return Span(gain(before.value, after.value), low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The mean of the `n` scores that are known, with their sample standard deviation (over n - 1).
+
+    `low` and `high` are the bootstrap interval of the mean (percentile, seeded, 95 %); `worst` and `best` what the
+    `n_failed` others could still make of the mean. None where there is no such number: no score at all, fewer than two
+    for `sd` and the interval, no limit for `worst` and `best`.
+    """
+
+    n: int = 0
+    n_failed: int = 0
+    mean: float | None = None
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    worst: float | None = None
+    best: float | None = None
+
+    @classmethod
+    def of(cls, spans: Iterable[Span]) -> Spread:
+        """The spread of scores. One that is partly known counts with its value, and with its limits for the extremes."""
+        spans = list(spans)
+        if not spans:
+            return cls()
+        values = np.array([span.value for span in spans if _known(span.value)], np.float64)
+        worst, best = (_finite(float(np.mean([span[i] for span in spans], dtype=np.float64))) for i in (1, 2))
+        n = len(values)
+        if not n:
+            return cls(n_failed=len(spans), worst=worst, best=best)
+        low, high = bootstrap(values.tolist())
+        sd = float(values.std(ddof=1)) if n > 1 else None
+        return cls(n, len(spans) - n, float(values.mean()), sd, low, high, worst, best)
+
+
+def bootstrap(
+    values: Sequence[float], *, confidence: float = CONFIDENCE, resamples: int = RESAMPLES, seed: int = SEED
+) -> tuple[float | None, float | None]:
+    """The percentile interval of the mean over `resamples` draws with replacement; (None, None) below two values."""
+    if len(values) < 2:
+        return None, None
+    draw = np.random.default_rng(seed)
+    array = np.asarray(values, np.float64)
+    means = [array[draw.integers(0, len(array), len(array))].mean() for _ in range(resamples)]
+    low, high = np.quantile(means, ((1 - confidence) / 2, (1 + confidence) / 2))
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """A one-sided paired t-test: `p` is the probability of a mean difference this large if there were no gain.
+
+    `t` and `p` are None where the test says nothing, and `reason` says why.
+    """
+
+    n: int  # pairs that have both scores
+    t: float | None = None
+    p: float | None = None
+    reason: str | None = None
+
+    @property
+    def marks(self) -> str:
+        """`*`, `**` or `***` for p below 0.05, 0.01 or 0.001."""
+        return "" if self.p is None else "*" * sum(self.p < level for level in LEVELS)
+
+
+LEVELS: Final = (0.05, 0.01, 0.001)
+
+
+def paired_test(before: Sequence[float | None], after: Sequence[float | None]) -> PairedTest:
+    """Whether `after` is greater than `before` in the mean; pairs that lack a value are left out.
+
+    Raises `ValueError` where the two have different lengths.
+    """
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if _known(a) and _known(b)]
+    n = len(pairs)
+    if n < 2:
+        return PairedTest(n, reason=f"{n} of 2 pairs that a test takes at least")
+    old, new = np.array(pairs, np.float64).T
+    differences = new - old
+    if float(np.ptp(differences)) <= SAME:
+        same = float(differences[0])
+        what = "no pair differs" if abs(same) <= SAME else f"every pair differs by the same {same:.3g}"
+        return PairedTest(n, reason=f"{what}: without variance there is no test")
+    from scipy.stats import ttest_rel  # takes a second to import
+
+    found = ttest_rel(new, old, alternative="greater")
+    return PairedTest(n, float(found.statistic), float(found.pvalue))
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _outer_gain(before: float, after: float) -> float:
+    """The gain of scores that may be infinite."""
+    if math.isinf(after):
+        return 2.0
+    return -2.0 if math.isinf(before) else relative_gain(after, before)
