@@ -192,7 +192,7 @@ def _read_trouble(
     words, codes = _error(content)
     reason = scrubbed(f"HTTP {status}: {words or _excerpt(body)}")
     clues = f"{codes} {words}".lower()
-    after = _retry_after(headers, now)
+    after = retry_after(headers, now)
     if after is None:
         after = _wait_in_words(clues)
     if status == 429:
@@ -257,7 +257,8 @@ def _most_logprobs(clues: str) -> int | None:
     return 0 if _UNSUPPORTED.search(clues) else None
 
 
-def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """The seconds that a response asks to wait; `now` is Unix time in seconds, as it may name a date."""
     given = {name.lower(): value.strip() for name, value in headers.items()}
     for name, unit in _RETRY_HEADERS:
         value = given.get(name, "")
