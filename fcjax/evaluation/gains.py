@@ -1,4 +1,4 @@
-"""What a correction changes, over many cases: relative gains, their spread, and whether chance would do as much (SPEC 5).
+"""What a correction changes: relative gains, their spread, and whether chance would do as much (SPEC 5).
 
 Scores are paired: a case counts where it has the score before and after. What failed leaves the pairs and is counted,
 and every mean says between which values the failed ones could still bring it.
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 
 def gain_span(before: Span, after: Span) -> Span:
-    """The gain of two scores, and what it could be at least and at most; it grows with `after` and falls with `before`."""
+    """The gain of two scores and its limits: it grows with `after` and falls with `before`."""
     low, high = _outer_gain(before.high, after.low), _outer_gain(before.low, after.high)
     return Span(gain(before.value, after.value), low, high)
 
@@ -75,7 +75,7 @@ class Spread:
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> Spread:
-        """The spread of scores. One that is partly known counts with its value, and with its limits for the extremes."""
+        """The spread of scores. One that is partly known counts with its value, and with its limits in the extremes."""
         spans = list(spans)
         if not spans:
             return cls()

@@ -1,0 +1,242 @@
+"""Tables as data: columns in groups, cells that know their numbers, and three ways to write them down.
+
+Markdown and LaTeX are for reading: `0.412 → 0.706` is one column there. CSV is for reckoning and has a column for every
+number, to the 7 digits of a results file. The same table always gives the same text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import ClassVar, Final
+
+from fcjax.errors import OutputError, SettingsError
+from fcjax.results import finite
+
+Value = str | float | int | None
+
+
+def shown(value: float | None, digits: int, sign: bool = False) -> str | None:
+    """A number with `digits` places and never as -0; None where there is none, NaN and infinity included."""
+    if value is None or not math.isfinite(value):
+        return None
+    return f"{round(value, digits) + 0.0:{'+' if sign else ''}.{digits}f}"
+
+
+def _kept(value: float | None) -> float | None:
+    return None if value is None else finite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number, or none."""
+
+    value: float | None
+    digits: int = 3
+
+    names: ClassVar[tuple[str, ...]] = ("",)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (_kept(self.value),)
+
+    @property
+    def text(self) -> str | None:
+        return shown(self.value, self.digits)
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeAfter:
+    """A number before and after."""
+
+    before: float | None
+    after: float | None
+    digits: int = 3
+
+    names: ClassVar[tuple[str, ...]] = ("before", "after")
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return _kept(self.before), _kept(self.after)
+
+    @property
+    def text(self) -> str | None:
+        before, after = shown(self.before, self.digits), shown(self.after, self.digits)
+        return None if before is None or after is None else f"{before} → {after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gained:
+    """A mean gain, its standard deviation, the p of its test and the marks that stand for that."""
+
+    mean: float | None
+    sd: float | None
+    p: float | None = None
+    marks: str = ""
+    digits: int = 3
+
+    names: ClassVar[tuple[str, ...]] = ("mean", "sd", "p")
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        p = None if self.p is None or not math.isfinite(self.p) else float(f"{self.p:.3g}")
+        return _kept(self.mean), _kept(self.sd), p
+
+    @property
+    def text(self) -> str | None:
+        mean, sd = shown(self.mean, self.digits, sign=True), shown(self.sd, self.digits)
+        return None if mean is None else f"{mean}{'' if sd is None else f' ± {sd}'}{self.marks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many there are, and how many are missing because they failed."""
+
+    n: int
+    n_failed: int
+
+    names: ClassVar[tuple[str, ...]] = ("", "failed")
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return self.n, self.n_failed
+
+    @property
+    def text(self) -> str | None:
+        return f"{self.n} ({self.n_failed} failed)" if self.n_failed else str(self.n)
+
+
+Cell = str | int | Number | BeforeAfter | Gained | Counted | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's name and the group of columns that it stands in, such as a data set."""
+
+    name: str
+    group: str = ""
+
+    @property
+    def full(self) -> str:
+        return f"{self.group} {self.name}" if self.group else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells under columns. `notes` say what a reader has to know, one sentence each."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.markdown()
+
+    def markdown(self) -> str:
+        """A table of GitHub's Markdown; a column's group stands in its name."""
+        lines = [[_md(column.full) for column in self.columns]]
+        lines.append(["---:" if self._numeric(i) else "---" for i in range(len(self.columns))])
+        lines += [[_md(text) for text in _texts(row)] for row in self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        notes = "\n".join(_md(note) for note in self.notes)
+        return "\n\n".join(part for part in (_md(self.caption), table, notes) if part) + "\n"
+
+    def latex(self) -> str:
+        """A `table` environment for the packages booktabs and, with groups, none besides."""
+        kinds = "".join("r" if self._numeric(i) else "l" for i in range(len(self.columns)))
+        lines = [r"\begin{table}", r"\centering"]
+        if self.caption:
+            lines.append(rf"\caption{{{_tex(self.caption)}}}")
+        lines += [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
+        if any(column.group for column in self.columns):
+            groups = [(name, len(list(group))) for name, group in groupby(column.group for column in self.columns)]
+            heads = [rf"\multicolumn{{{width}}}{{c}}{{{_tex(name)}}}" for name, width in groups]
+            lines.append(" & ".join(heads) + r" \\")
+            start, rules = 1, []
+            for name, width in groups:
+                rules += [rf"\cmidrule(lr){{{start}-{start + width - 1}}}"] if name else []
+                start += width
+            lines.append(" ".join(rules))
+        lines += [" & ".join(_tex(column.name) for column in self.columns) + r" \\", r"\midrule"]
+        lines += [" & ".join(_tex(text) for text in _texts(row)) + r" \\" for row in self.rows]
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        lines += [rf"\par\smallskip\footnotesize {_tex(' '.join(self.notes))}"] if self.notes else []
+        return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+    def csv(self) -> str:
+        """Comma-separated values, a column for every number; empty where there is none. Lines end in a newline."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        names = [self._names(i) for i in range(len(self.columns))]
+        writer.writerow(
+            f"{column.full} {name}".strip() for column, part in zip(self.columns, names, strict=True) for name in part
+        )
+        for row in self.rows:
+            values: list[Value] = []
+            for cell, part in zip(row, names, strict=True):
+                if cell is None:
+                    values += [None] * len(part)
+                else:
+                    values += [cell] if isinstance(cell, str | int) else cell.values
+            writer.writerow("" if value is None else value for value in values)
+        return out.getvalue()
+
+    def save(self, path: str | Path) -> None:
+        """Write the table in the format that the file's name ends in: .md, .tex or .csv.
+
+        Raises `SettingsError` for any other, and `OutputError` where it cannot be written.
+        """
+        path = Path(path)
+        writers = {".md": self.markdown, ".tex": self.latex, ".csv": self.csv}
+        if path.suffix not in writers:
+            raise SettingsError(f"{path}: a table is written as {', '.join(writers)}; change the file's name")
+        try:
+            path.write_text(writers[path.suffix](), encoding="utf-8", newline="")
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror or error}") from error
+
+    def _numeric(self, i: int) -> bool:
+        cells = [row[i] for row in self.rows if row[i] is not None]
+        return bool(cells) and not any(isinstance(cell, str) for cell in cells)
+
+    def _names(self, i: int) -> tuple[str, ...]:
+        """What each number of a column's cells is called; they are all of one kind."""
+        cells = [row[i] for row in self.rows if row[i] is not None]
+        kinds = {("",) if cell is None or isinstance(cell, str | int) else cell.names for cell in cells}
+        if len(kinds) > 1:
+            raise ValueError(f"column {self.columns[i].full!r} has cells of {len(kinds)} kinds; allowed: one")
+        return kinds.pop() if kinds else ("",)
+
+
+def _texts(row: Sequence[Cell]) -> list[str]:
+    """What a reader sees of each cell; a dash where there is no number."""
+    texts = (str(cell) if cell is None or isinstance(cell, str | int) else cell.text for cell in row)
+    return ["–" if cell is None or text is None else text for cell, text in zip(row, texts, strict=True)]
+
+
+_MD: Final = re.compile(r"[\\`*_\[\]<>|~]")
+_TEX: Final = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
+    **{"→": r"$\rightarrow$", "±": r"$\pm$", "–": "--", "−": "$-$"},
+}
+_SIGNED: Final = re.compile(r"(?<![\w.])([+-]\d[\d.]*)")
+
+
+def _md(text: str) -> str:
+    """Text that is nothing but text in Markdown, in one line."""
+    return _MD.sub(lambda match: "\\" + match[0], " ".join(text.split()))
+
+
+def _tex(text: str) -> str:
+    """Text that is nothing but text in LaTeX, in one line; numbers with a sign are set as numbers."""
+    escaped = "".join(_TEX.get(sign, sign) for sign in " ".join(text.split()))
+    return _SIGNED.sub(r"$\1$", escaped)
