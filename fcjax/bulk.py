@@ -14,9 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -43,7 +42,8 @@ from fcjax.io.files.objects import read_rows
 from fcjax.io.files.results import working_file
 from fcjax.io.files.streams import Source, display_name, output_name, refuse_input
 from fcjax.records import Case, Status
-from fcjax.results import RESULTS_VERSION, Row, case_row, unscored_row
+from fcjax.results import Row, unscored_row
+from fcjax.scoring import Fingerprints, Job, feedback_of, job, posteriors, reason_of, rows, told
 from fcjax.settings import Settings
 from fcjax.summary import Summary
 from fcjax.survey import Survey, readable_twice, survey
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 512
 """Cases that the engine gets at a time."""
-
-_FAULTS_SHOWN: Final = 3
 
 
 class Watch(Protocol):
@@ -75,13 +73,14 @@ def score(
     overwrite: bool = False,
     limit: int | None = None,
     watch: Watch | None = None,
+    feedback: bool = False,
 ) -> Summary:
     """Score the first `limit` cases of a file; write a row each to `out` (SPEC 7), and sum them up.
 
     What an earlier run with the same input and settings left in `out` is kept, and the file ends up as if it had never
     stopped. A case that cannot be scored gets a row that says why. Raises `InputError` where nothing can be read or no
     case can be scored, `SettingsError`, and `OutputError` where `out` cannot be written, is in use, or holds something
-    else and `overwrite` is not set.
+    else and `overwrite` is not set. With `feedback` the rows say too what is to be told to whoever corrects (SPEC 6).
     """
     settings = settings or Settings()
     if out is not None:
@@ -90,7 +89,11 @@ def score(
     with readable_twice(source) as path, ExitStack() as open_things:
         found = survey(path, limit)
         settings = replace(settings, k=found.k if settings.k is None else settings.k)
-        prints = _Fingerprints(settings, found)
+        prints = Fingerprints(settings, feedback=feedback)
+
+        def print_of(i: int) -> str:
+            return prints.of(found.digest(i))
+
         summary = Summary(settings.k or 1)
         if watch:
             watch.begins(found)
@@ -100,14 +103,16 @@ def score(
             end = 0
             earlier: Iterable[tuple[Row, int]] = ()
             if not overwrite and os.fspath(out) != "-":
-                earlier = _kept_rows(out, prints, len(found), lambda i: next(islice(_read(path, settings), i, None)).id)
+                earlier = _kept_rows(
+                    out, print_of, len(found), lambda i: next(islice(_read(path, settings), i, None)).id
+                )
             for row, end in earlier:  # noqa: B007, where the last one ends is where the work goes on
                 kept += 1
                 summary.add(row)
                 if watch:
                     watch.row(row, kept=True)
             write = open_things.enter_context(ResultsWriter(out, end)).write
-        for row in _score_from(path, kept, settings, found, prints):
+        for row in _score_from(path, kept, settings, found, print_of, feedback):
             if write:
                 write(row)
             summary.add(row)
@@ -116,30 +121,23 @@ def score(
         return summary
 
 
-def _score_from(path: str, first: int, settings: Settings, found: Survey, prints: _Fingerprints) -> Iterator[Row]:
+def _score_from(
+    path: str, first: int, settings: Settings, found: Survey, print_of: Callable[[int], str], feedback: bool
+) -> Iterator[Row]:
     """The rows from case `first` on. The chunk that it falls in is done as a whole, as in any other run."""
     if first == len(found):
         return
     begin = first - first % CHUNK
     jobs = (
-        _job(row, settings, found.missing.get(i), prints.of(i))
+        _job(row, settings, found.missing.get(i), print_of(i))
         for i, row in enumerate(islice(_read(path, settings), begin, len(found)), begin)
     )
     skip = first - begin
-    for row in _through_engine(jobs, settings):
+    for row in _through_engine(jobs, settings, feedback):
         if skip:
             skip -= 1
         else:
             yield row
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A case that is ready for the engine."""
-
-    case: Case
-    graph: FactGraph
-    fingerprint: str
 
 
 def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
@@ -153,105 +151,38 @@ def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
     return (FileRow(*parts) for parts in read_rows(path, parse))
 
 
-def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str) -> _Job | Row:
-    """The work that a case is, or its row where there is nothing for the engine to do."""
-    case = row.value
-    if case is None:
-        return unscored_row(row.id, Status.INVALID_INPUT, _reason(row.faults), fingerprint)
-    if case.status.failed:
-        reason = case.extra.get("reason")
-        reason = reason if isinstance(reason, str) and reason else f"the input gives the case the status {case.status}"
-        return unscored_row(case.id, case.status, reason, fingerprint, case.atoms)
-    if lack:
-        return unscored_row(case.id, Status.INVALID_INPUT, lack, fingerprint, case.atoms)
-    if not case.atoms:
-        return unscored_row(case.id, Status.NO_ATOMS, "the response has no atoms", fingerprint)
-    try:
-        return _Job(case, settings.graph(case), fingerprint)
-    except InputError as error:
-        return unscored_row(case.id, Status.INVALID_INPUT, _reason(error.faults), fingerprint, case.atoms)
+def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str) -> Job | Row:
+    """The work that a row of the input is, or what it comes out as where there is nothing for the engine to do."""
+    if row.value is None:
+        return unscored_row(row.id, Status.INVALID_INPUT, reason_of(row.faults), fingerprint)
+    return job(row.value, settings, lack, fingerprint)
 
 
-def _reason(faults: tuple[Fault, ...]) -> str:
-    """Faults in one line; without the file's name, so that a row does not depend on where its case is read from."""
-    texts = []
-    for fault in faults[:_FAULTS_SHOWN]:
-        place = f"line {fault.line}: " if fault.line is not None else ""
-        texts.append(place + str(replace(fault, file=None, line=None, case=None)))
-    if len(faults) > _FAULTS_SHOWN:
-        texts.append(f"and {len(faults) - _FAULTS_SHOWN} more (`fcjax validate` lists them all)")
-    return "; ".join(texts)
-
-
-def _through_engine(jobs: Iterator[_Job | Row], settings: Settings) -> Iterator[Row]:
+def _through_engine(jobs: Iterator[Job | Row], settings: Settings, with_feedback: bool) -> Iterator[Row]:
     """The rows of `jobs`, in order."""
-    from fcjax.engine import infer
 
-    def solve(graphs: list[FactGraph]) -> list[Posterior]:
-        if not graphs:
-            return []
-        return list(
-            infer(
-                graphs,
-                settings.effort,
-                limits=settings.limits,
-                method=settings.method,
-                i_bound=settings.i_bound,
-                backend=settings.backend,
-            )
-        )
-
-    def rows(chunk: list[_Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
-        posteriors = iter(solved.result())
-        for job in chunk:
-            if isinstance(job, _Job):
-                posterior = next(posteriors)
-                yield case_row(
-                    job.case,
-                    job.graph,
-                    posterior,
-                    k=settings.k or 1,
-                    version=settings.version,
-                    fingerprint=job.fingerprint,
-                )
-            else:
-                yield job
+    def finished(chunk: list[Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
+        found = solved.result()
+        if not with_feedback:
+            return rows(chunk, found, settings)
+        return map(told, rows(chunk, found, settings), feedback_of(chunk, found, settings))
 
     worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-score")
     try:
         before = None
         while chunk := list(islice(jobs, CHUNK)):
-            solved = worker.submit(solve, [job.graph for job in chunk if isinstance(job, _Job)])
+            solved = worker.submit(posteriors, chunk, settings)
             if before:
-                yield from rows(*before)
+                yield from finished(*before)
             before = chunk, solved
         if before:
-            yield from rows(*before)
+            yield from finished(*before)
     finally:
         worker.shutdown(wait=False, cancel_futures=True)  # who stops a run does not want to wait for the engine
 
 
-class _Fingerprints:
-    """What each row of a run is made from: the version of the results, the settings with K, and the case."""
-
-    def __init__(self, settings: Settings, found: Survey):
-        named = {"results": RESULTS_VERSION, **settings.resolved()}
-        named["limits"] = _as_floats(named["limits"])
-        self._settings = orjson.dumps(_as_floats(named), option=orjson.OPT_SORT_KEYS)
-        self._found = found
-
-    def of(self, i: int) -> str:
-        """The fingerprint of case `i`, counted from 0."""
-        return hashlib.blake2b(self._settings + self._found.digest(i), digest_size=16).hexdigest()
-
-
-def _as_floats(values: dict[str, Any]) -> dict[str, Any]:
-    """The same values with every number as a float: 1, 1.0 and those of numpy are one setting."""
-    return {name: float(value) if isinstance(value, Real) else value for name, value in values.items()}
-
-
 def _kept_rows(
-    out: Source, prints: _Fingerprints, total: int, id_of: Callable[[int], str]
+    out: Source, print_of: Callable[[int], str], total: int, id_of: Callable[[int], str]
 ) -> Iterator[tuple[Row, int]]:
     """The finished rows that an earlier run left in `out`, each with where it ends in the file.
 
@@ -270,7 +201,7 @@ def _kept_rows(
                     raise OutputError(
                         f"{name}: holds more results than the {counted(total, 'case')} of this run; {remedy}"
                     )
-                if row.get("fingerprint") != prints.of(count - 1):
+                if row.get("fingerprint") != print_of(count - 1):
                     what = "is not a result of this input with these settings"
                     raise OutputError(f"{name}: line {count} {what}; {remedy}")
         except InputError as error:
@@ -290,7 +221,7 @@ def _kept_rows(
         with open(work, "rb") as stream:
             stream.seek(end)
             rest = stream.read()
-        if rest and not (count < total and _is_cut_short(rest, id_of(count), prints.of(count))):
+        if rest and not (count < total and _is_cut_short(rest, id_of(count), print_of(count))):
             raise OutputError(f"{output_name(work)}: line {count + 1} is not a result of this run; {remedy}")
     else:
         count = check(finished_rows(), output_name(out))

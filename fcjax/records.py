@@ -28,6 +28,7 @@ class Status(StrEnum):
     INCONSISTENT = "inconsistent"
     TOO_WIDE = "too_wide"
     INVALID_INPUT = "invalid_input"
+    STOPPED = "stopped"
 
     @property
     def failed(self) -> bool:

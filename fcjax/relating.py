@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,13 +20,14 @@ from typing import Any, NamedTuple, Protocol, cast, get_args
 import orjson
 
 from fcjax.arguments import check_choice, check_number
-from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError, counted
+from fcjax.asking import Asker
+from fcjax.errors import Fault, InputError, OutputError, counted
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name, output_name, refuse_input, write_lines
 from fcjax.io.stats import Estimate
-from fcjax.io.window import Window
-from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.io.window import Window, each
+from fcjax.prompts import Prompt
 from fcjax.records import Case, Relation, Status
 from fcjax.selection import Version
 from fcjax.stages.relate import Agenda, Question, RelationModel, relate
@@ -97,13 +98,13 @@ class _Job(NamedTuple):
 class _Open:
     """A case that is being asked about."""
 
-    def __init__(self, case: Case, how: Relating):
+    def __init__(self, case: Case, how: Relating, wanted: bool = True):
         self.case, self._how = case, how
         self._agenda: Agenda | None = None
         self._screen: Screen | None = None
         self._found: dict[int, list[Relation]] = {}
         self._expected: int | None = None  # jobs; None until the last one is known
-        if _is_ready(case):
+        if wanted and _is_ready(case):
             try:
                 self._agenda = Agenda.of(case, how.version)
             except InputError as error:
@@ -178,46 +179,40 @@ def unusable(case: Case, *faults: Fault) -> Case:
 
 
 async def relate_cases(
-    cases: Iterable[Case],
-    client: Client,
+    cases: Iterable[Case] | AsyncIterable[Case],
+    client: Client | Asker,
     how: Relating,
     *,
     window: int = 256,
     tally: Tally | None = None,
     progress: Callable[[int], None] | None = None,
+    wanted: Callable[[Case], bool] | None = None,
 ) -> AsyncGenerator[Case, None]:
     """The cases with their relations, in order.
 
     At most `window` questions are being asked and at most `window` cases are open at once; prompts are made when their
-    turn comes. A case that lacks atoms or contexts, or has failed before, comes through as it is. `progress` is told
-    how many more pairs are done, as they are.
+    turn comes. A case that lacks atoms or contexts, has failed before, or is not `wanted`, comes through as it is.
+    `progress` is told how many more pairs are done, as they are.
 
     Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint answers no prompt at all,
     in both cases after the questions that were being asked have come to their end: their replies are paid for.
     """
     tally = tally or Tally()
+    asker = client if isinstance(client, Asker) else Asker(client)
     room = asyncio.Semaphore(window)
     opened: deque[_Open] = deque()
-    end: FcjaxError | None = None
 
     async def jobs() -> AsyncIterator[_Job]:
-        for case in cases:
+        async for case in each(cases):
             await room.acquire()
-            opened.append(_Open(case, how))
+            opened.append(_Open(case, how, wanted is None or wanted(case)))
             for job in opened[-1].jobs():
-                if end:
+                if asker.end:
                     return
                 yield job
 
-    async def ask(prompt: Prompt) -> Reply | Failure:
-        nonlocal end
-        answer = await client.ask(prompt)
-        if isinstance(answer, Failure):
-            end = end or _end_of_all(answer, client)
-        return answer
-
     async def work(job: _Job) -> list[Relation]:
-        return [] if job.question is None else await relate(job.question, ask, client.reject)
+        return [] if job.question is None else await relate(job.question, asker.ask, asker.reject)
 
     answers = Window(jobs(), work, window)
     try:
@@ -227,21 +222,13 @@ async def relate_cases(
                 progress(len(relations) + (job.case.left_out if job.last else 0))
             while opened and opened[0].done:
                 case = opened.popleft()
-                if not end:
-                    yield case.finished(client.model, tally)
+                if not asker.end:
+                    yield case.finished(asker.client.model, tally)
                 room.release()
     finally:
         await answers.close()
-    if end:
-        raise end
-
-
-def _end_of_all(failure: Failure, client: Client) -> FcjaxError | None:
-    """What ends the run where no other prompt would fare better: it would only write failures from here on."""
-    if failure.kind in ("budget", "quota"):  # the run's own, or the account's
-        return BudgetError(failure.reason)
-    stopped = client.stopped
-    return SettingsError(stopped.reason) if stopped is not None and stopped.kind != "quota" else None
+    if asker.end:
+        raise asker.end
 
 
 class Watch(Protocol):

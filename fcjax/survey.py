@@ -82,6 +82,11 @@ def _digest(item: Item) -> bytes:
         content = repr(item.value).encode("utf-8", "surrogatepass")
     if item.faults:
         content += repr([fault.message for fault in item.faults]).encode("utf-8", "surrogatepass")
+    return digest_of(content)
+
+
+def digest_of(content: bytes) -> bytes:
+    """The digest of a case's line, as `fcjax` writes it."""
     return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest()
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, Self, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _END: Final = object()
+
+
+async def each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
+    """The items of a stream of either kind."""
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
 
 
 class Window(Generic[Item, Result]):

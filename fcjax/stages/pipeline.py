@@ -1,0 +1,203 @@
+"""The stages that a case goes through on its way to relations, and which of them it still needs (SPEC 7).
+
+Only what is missing is worked out: what a case brings along is used as it is. A case says itself how far it has come,
+in its fields and in the traces under `stages`, so that one that was written down can go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, get_args
+
+from fcjax.errors import SettingsError
+from fcjax.records import Atom, Case, Context, Status
+from fcjax.stages.atomize import Atomizer
+from fcjax.stages.query import Querying
+from fcjax.stages.relate import Ask, Reject
+from fcjax.stages.retrieve import Retrieving, Search
+from fcjax.stages.revise import Reviser
+from fcjax.stages.summarise import Summariser
+
+Stage = Literal["atomize", "revise", "query", "retrieve", "summarise", "relate"]
+STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+
+_WAYS: Final = {
+    "atomize": "take the response apart (name a model)",
+    "retrieve": "look for evidence (name a retriever)",
+    "relate": "say what the contexts mean for the atoms (name a model)",
+}
+
+EarlyExit = Callable[[Stage, Case], str | None]
+"""Looks at a case after each stage; a text is the reason why it goes no further, None lets it go on."""
+After = Callable[[Stage, Case], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """The stages before relations. None leaves one out; `stages` are the ones that may run, relate among them.
+
+    Raises `SettingsError`.
+    """
+
+    atomize: Atomizer = field(default_factory=Atomizer)
+    revise: Reviser | None = field(default_factory=Reviser)
+    query: Querying | None = None  # without it, an atom's text is its query
+    retrieve: Retrieving = field(default_factory=Retrieving)
+    summarise: Summariser | None = None
+    stages: Iterable[Stage] = STAGES
+    early_exit: EarlyExit | None = None
+    asks: bool = True  # whether there is a model to ask
+    searches: bool = True  # whether there is a source to search
+
+    def __post_init__(self) -> None:
+        if unknown := [stage for stage in self.stages if stage not in STAGES]:
+            raise SettingsError(f"stages has {unknown[0]!r:.60}; allowed: {', '.join(STAGES)}")
+        may = {stage for stage in self.stages if (self.searches if stage == "retrieve" else self.asks)}
+        may -= {stage for stage, work in self._optional() if work is None}
+        object.__setattr__(self, "_may", frozenset(may))
+
+    def _optional(self) -> tuple[tuple[Stage, Any], ...]:
+        return ("revise", self.revise), ("query", self.query), ("summarise", self.summarise)
+
+    def may(self, stage: Stage) -> bool:
+        """Whether a stage can run."""
+        return stage in self._may  # type: ignore[attr-defined, no-any-return]
+
+    def needs(self, stage: Stage, case: Case) -> bool:
+        """Whether `case`, which has been through the stages before, lacks what `stage` would find out."""
+        done = _traces(case)
+        match stage:
+            case "atomize":
+                return case.atoms is None
+            case "revise":
+                return "atomize" in done and "revise" not in done
+            case "query":
+                return "query" not in done and self.needs("retrieve", case)
+            case "retrieve":
+                failed = any(atom.status is Status.RETRIEVAL_FAILED for atom in case.atoms or ())
+                return (case.contexts is None and case.relations is None) or (failed and "retrieve" in done)
+            case "summarise":
+                return "summarise" not in done and bool(case.contexts)
+            case "relate":
+                return case.relations is None or any(relation.status.failed for relation in case.relations)
+
+    def lacks(self, case: Case) -> str | None:
+        """Why a case cannot go through the stages that it needs; None where it can, or has failed before."""
+        if case.status.failed and not _can_try_again(case):
+            return None  # it has its reason
+        if case.atoms is None and case.response is None:
+            return "the case has neither `atoms` nor a `response` to take them from; add one of them"
+        for stage, what in (("atomize", "atoms"), ("retrieve", "contexts"), ("relate", "relations")):
+            if stage in self.stages and not self.may(stage) and self._blank(stage, case):
+                return f"the case has no `{what}`, and there is nobody to {_WAYS[stage]}; add them, or allow for it"
+        return None
+
+    def unfinished(self, case: Case) -> str | None:
+        """What keeps a case from its posteriors, after the stages that were to run; None where nothing does."""
+        gone = [stage for stage in STAGES if stage not in self.stages]
+        for stage in ("atomize", "retrieve", "relate"):
+            if self._blank(stage, case):
+                why = f"the stage {stage} was left out" if stage in gone else f"there is nobody to {_WAYS[stage]}"
+                return f"{why}, so that there are no posteriors"
+        return None
+
+    @staticmethod
+    def _blank(stage: Stage, case: Case) -> bool:
+        """Whether a case has no answer at all to what `stage` finds out, and would have use for one."""
+        match stage:
+            case "atomize":
+                return case.atoms is None
+            case "retrieve":
+                return case.atoms != () and case.contexts is None and case.relations is None
+            case _:
+                return case.atoms != () and case.contexts != () and case.relations is None
+
+    async def prepare(
+        self, case: Case, ask: Ask, search: Search, reject: Reject | None = None, after: After | None = None
+    ) -> Case:
+        """The case after the stages before `relate` that it needs; `after` is told of each one.
+
+        A stage that fails as a whole ends it with the status that says so. Each runs once at most.
+        """
+        if self.lacks(case):
+            return case
+        case = _another_try(case)
+        for stage in STAGES[:-1]:
+            if case.status.failed or case.atoms == ():
+                break
+            if not (self.may(stage) and self.needs(stage, case)):
+                continue
+            match stage:
+                case "retrieve":
+                    case = await self.retrieve.run(case, search)
+                case _:
+                    work: Any = getattr(self, stage)
+                    case = await work.run(case, ask, reject)
+            case = self.stopped(stage, case)
+            if after:
+                after(stage, case)
+        return case
+
+    def stopped(self, stage: Stage, case: Case) -> Case:
+        """The case with the status `stopped`, where the early exit has a reason for that after `stage`."""
+        if case.status.failed or not self.early_exit or not (reason := self.early_exit(stage, case)):
+            return case
+        return replace(case, status=Status.STOPPED, extra={**case.extra, "reason": f"after {stage}: {reason}"})
+
+
+def begun_from(case: Case, stage: Stage) -> Case:
+    """The case as if `stage` and those after it had never been done.
+
+    Before `atomize` there is the response alone. What the input brought along under the same names goes too.
+    """
+    place = STAGES.index(stage)
+    gone = STAGES[place:]
+    traces = {name: trace for name, trace in _traces(case).items() if name not in gone}
+    extra = {key: value for key, value in case.extra.items() if key not in ("relate", "stages", "reason")}
+    if traces:
+        extra["stages"] = traces
+    case = replace(case, relations=None, status=Status.OK, extra=extra)
+    if case.atoms is not None:
+        case = replace(case, atoms=tuple(_atom_from(atom, gone) for atom in case.atoms))
+    if "retrieve" in gone:
+        case = replace(case, contexts=None)
+    elif "summarise" in gone and case.contexts is not None:
+        case = replace(case, contexts=tuple(_unsummarised(context) for context in case.contexts))
+    return replace(case, atoms=None) if "atomize" in gone else case
+
+
+def _atom_from(atom: Atom, gone: Iterable[Stage]) -> Atom:
+    extra = dict(atom.extra)
+    if "revise" in gone:
+        extra.pop("revision", None)
+        atom = replace(atom, text=atom.original or atom.text, original=None)
+    if "query" in gone:
+        extra.pop("query", None)
+    if "retrieve" in gone:
+        extra.pop("reason", None)
+        status = Status.OK if atom.status in (Status.RETRIEVAL_FAILED, Status.NO_EVIDENCE) else atom.status
+        atom = replace(atom, contexts=None, status=status)
+    return replace(atom, extra=extra)
+
+
+def _unsummarised(context: Context) -> Context:
+    extra = dict(context.extra)
+    text = extra.pop("full_text", context.text)
+    return replace(context, text=text, summary_confidence=None, extra=extra)
+
+
+def _another_try(case: Case) -> Case:
+    """The case without a failure that another try may not meet."""
+    if not _can_try_again(case):
+        return case
+    return replace(case, status=Status.OK, extra={key: value for key, value in case.extra.items() if key != "reason"})
+
+
+def _can_try_again(case: Case) -> bool:
+    return case.status in (Status.ATOMIZE_FAILED, Status.STOPPED)
+
+
+def _traces(case: Case) -> dict[str, Any]:
+    traces = case.extra.get("stages")
+    return traces if isinstance(traces, dict) else {}

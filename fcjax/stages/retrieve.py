@@ -1,0 +1,126 @@
+"""Retrieving evidence: the passages for each atom become the contexts of its case (SPEC 1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import Any, Final, TypeVar
+
+from fcjax.arguments import check_number
+from fcjax.passages import Found, Passage
+from fcjax.prompts import Failure
+from fcjax.records import Atom, Case, Context, Status
+
+Search = Callable[[str, int], Awaitable[Found | Failure]]
+Link = str | None
+
+AT_ONCE: Final = 8  # searches of one case
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieving:
+    """How evidence is looked for: `k` passages an atom. Where it is looked for is no part of it.
+
+    `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (None: no opinion).
+    Raises `SettingsError`.
+    """
+
+    k: int = 3
+    allowed: Callable[[Link], bool] | None = None
+    prior: Callable[[Link], float | None] | None = None
+
+    def __post_init__(self) -> None:
+        check_number("k", self.k, 1, 1000, whole=True)
+
+    async def run(self, case: Case, search: Search) -> Case:
+        """The case with contexts for every atom that has none, or whose retrieval has failed before.
+
+        The query is the atom's `query`, or else its text; equal ones are searched for once. Passages with the same
+        evidence are one context, linked to each atom that they were found for (SPEC 2). An atom for which nothing was
+        found has the status `no_evidence`, one whose search failed `retrieval_failed` and the reason in `extra`.
+        """
+        wanted = {atom.id: query_of(atom) for atom in case.atoms or () if self.lacking(atom)}
+        queries = list(dict.fromkeys(wanted.values()))
+        answers: dict[str, Found | Failure] = {}
+        most = self.k if self.allowed is None else 2 * self.k  # some will be left out
+        for part in _parts(queries, AT_ONCE):
+            found = await asyncio.gather(*(search(query, most) for query in part))
+            answers |= zip(part, found, strict=True)
+        return self._with(case, wanted, answers)
+
+    @staticmethod
+    def lacking(atom: Atom) -> bool:
+        """Whether an atom's evidence is still to be looked for."""
+        return atom.status is Status.RETRIEVAL_FAILED or (atom.contexts is None and not atom.status.failed)
+
+    def _with(self, case: Case, wanted: dict[str, str], answers: dict[str, Found | Failure]) -> Case:
+        contexts = list(case.contexts or ())
+        known = {context.evidence: context.id for context in reversed(contexts) if context.evidence}
+        taken = {one.id for one in (*contexts, *(case.atoms or ()))}
+        fresh = (id for id in (f"c{number}" for number in count()) if id not in taken)
+        tally: Counter[str] = Counter(queries=len(answers))
+        atoms: list[Atom] = []
+        for atom in case.atoms or ():
+            if atom.id not in wanted:
+                atoms.append(atom)
+                continue
+            answer = answers[wanted[atom.id]]
+            extra = {key: value for key, value in atom.extra.items() if key != "reason"}
+            if isinstance(answer, Failure):
+                tally["failed"] += 1
+                extra["reason"] = f"{answer.kind}: {answer.reason}"
+                atoms.append(replace(atom, status=Status.RETRIEVAL_FAILED, extra=extra))
+                continue
+            own: dict[str, None] = {}
+            for passage in islice(self._usable(answer, tally), self.k):
+                context = self._context("", passage)
+                if (id := known.get(context.evidence)) is None:
+                    id = known[context.evidence] = next(fresh)
+                    contexts.append(replace(context, id=id))
+                own[id] = None
+            status = Status.OK if own else Status.NO_EVIDENCE
+            atoms.append(replace(atom, contexts=tuple(own), status=status, extra=extra))
+        return replace(case, atoms=tuple(atoms), contexts=tuple(contexts), extra=_traced(case, dict(tally)))
+
+    def _usable(self, found: Found, tally: Counter[str]) -> Iterator[Passage]:
+        for passage in found:
+            if not self._context("", passage).evidence:
+                tally["empty"] += 1
+            elif self.allowed is not None and not self.allowed(passage.link):
+                tally["not_allowed"] += 1
+            else:
+                yield passage
+
+    def _context(self, id: str, passage: Passage) -> Context:
+        return Context(
+            id=id,
+            title=passage.title,
+            text=passage.text,
+            snippet=passage.snippet,
+            link=passage.link,
+            prior=None if self.prior is None else self.prior(passage.link),
+            extra={} if passage.note is None else {"note": passage.note},
+        )
+
+
+def query_of(atom: Atom) -> str:
+    """What is searched for on account of an atom."""
+    query = atom.extra.get("query")
+    return query if isinstance(query, str) and query.strip() else atom.text
+
+
+def _traced(case: Case, trace: dict[str, Any]) -> dict[str, Any]:
+    """The case's `extra` with the trace of this stage among its `stages`."""
+    stages = case.extra.get("stages")
+    return {**case.extra, "stages": {**(stages if isinstance(stages, dict) else {}), "retrieve": trace}}
+
+
+def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    stream = iter(items)
+    while part := list(islice(stream, size)):
+        yield part
