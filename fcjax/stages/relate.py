@@ -7,28 +7,21 @@ a question to its relations: it asks, repairs what cannot be read, and finds how
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from fcjax.arguments import check_choice, check_number, is_number
 from fcjax.errors import SettingsError
-from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.prompts import Prompt, Reply
 from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
 from fcjax.selection import Kind, Version, merge, own_contexts
+from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw
 from fcjax.stages.labels import SPELLINGS, Found, probability, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
 
 Style = Literal["pairwise", "packed"]
-Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
-Reject = Callable[[Prompt], Awaitable[None]]
-
-DRAWN_AT: Final = 1.0
-"""The temperature of repeated draws; a question is first asked at 0. Draw 0 is a retry's, votes count from 1."""
-
-_EXCERPT: Final = 1000  # characters of an unreadable answer that a repair quotes
-_DIVISIBLE: Final = frozenset({"context_overflow", "content_filter"})  # failures that a smaller question may not meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,24 +194,16 @@ class Question:
             found = {0: read_label(reply.text, cut)}
         return {i: Answer(label.label, probability(reply, label)) for i, label in found.items() if label}
 
-    def repair(self, prompt: Prompt, reply: Reply, missing: Sequence[int]) -> Prompt:
-        """The question again, after an answer that could not be read, or not for the pairs at `missing`."""
+    def request(self, missing: Sequence[int]) -> str:
+        """What is said after an answer that could not be read, or not for the pairs at `missing`."""
         labels = ", ".join(SPELLINGS)
         if self.packed:
             numbers = ", ".join(str(i + 1) for i in missing)
-            request = (
+            return (
                 f"No label could be read for these numbers: {numbers}. Answer again for them, with one JSON object "
                 f"from each number to its label and nothing else. The labels: {labels}."
             )
-        else:
-            request = f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
-        said = quoted(reply.text)[:_EXCERPT] or "(nothing)"
-        return replace(
-            prompt,
-            messages=(*prompt.messages, ("assistant", said), ("user", request)),
-            template=f"{prompt.template} repair/1",
-            max_tokens=prompt.max_tokens * (2 if reply.finish == "length" else 1),
-        )
+        return f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
 
 
 async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> list[Relation]:
@@ -233,45 +218,23 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     the one with the most votes among the answer and further draws at temperature 1 (the first one's on a tie) and
     p = (votes for it + 1) / (answers that could be read + 3), Laplace's estimate; or `default`.
     """
-    prompt = question.prompt()
-    reply = await ask(prompt)
-    if isinstance(reply, Failure):
-        if reply.kind in _DIVISIBLE and len(question.pairs) > 1:
-            middle = len(question.pairs) // 2
-            halves = (question.pairs[:middle], question.pairs[middle:])
-            return [one for half in halves for one in await relate(replace(question, pairs=half), ask, reject)]
-        return [_failed(pair, _reason(reply)) for pair in question.pairs]
-    answers = question.read(reply)
-    useless = [] if answers else [prompt]
-    why = f"unreadable: no label can be read in {_shown(reply.text)}"
-    for attempt in ("repair", "draw"):
-        if missing := [i for i in range(len(question.pairs)) if i not in answers]:
-            again = question.repair(prompt, reply, missing) if attempt == "repair" else _draw(prompt, 0)
-            other = await ask(again)
-            if isinstance(other, Reply):
-                more = question.read(other)
-                useless += [] if any(i in more for i in missing) else [again]
-                answers = more | answers
-            else:
-                why = _reason(other)
-    if reject and len(answers) < len(question.pairs):
-        for one in useless:
-            await reject(one)
+    prompt, count = question.prompt(), len(question.pairs)
+    asked = await answers_to(prompt, count, question.read, question.request, ask, reject, what="label")
+    if asked.failure and asked.failure.kind in DIVISIBLE and count > 1:
+        halves = (question.pairs[: count // 2], question.pairs[count // 2 :])
+        return [one for half in halves for one in await relate(replace(question, pairs=half), ask, reject)]
+    answers = asked.answers
     votes = question.model.votes
     ballots: list[dict[int, Answer]] = []
     if votes and any(answer.p is None for answer in answers.values()):
-        draws = [await ask(_draw(prompt, sample)) for sample in range(1, votes + 1)]
-        ballots = [question.read(draw) for draw in draws if isinstance(draw, Reply)]
+        draws = [await ask(draw(prompt, sample)) for sample in range(1, votes + 1)]
+        ballots = [question.read(one) for one in draws if isinstance(one, Reply)]
     return [
         _relation(pair, answers[i], [ballot[i].label for ballot in ballots if i in ballot], question.model)
         if i in answers
-        else _failed(pair, why)
+        else _failed(pair, asked.why)
         for i, pair in enumerate(question.pairs)
     ]
-
-
-def _draw(prompt: Prompt, sample: int) -> Prompt:
-    return replace(prompt, sample=sample, temperature=DRAWN_AT)
 
 
 def _relation(pair: Pair, answer: Answer, votes: list[RelationType], model: RelationModel) -> Relation:
@@ -293,12 +256,3 @@ def _failed(pair: Pair, why: str) -> Relation:
         status=Status.RELATION_FAILED,
         extra={"reason": why},
     )
-
-
-def _reason(failure: Failure) -> str:
-    return f"{failure.kind}: {failure.reason}"
-
-
-def _shown(text: str) -> str:
-    line = " ".join(text.split())
-    return repr(line if len(line) <= 80 else line[:79] + "…") if line else "an empty answer"

@@ -1,0 +1,152 @@
+"""Answers out of a model: a prompt is asked, repaired once and drawn afresh once, until all of it can be read.
+
+A stage says what to ask and how to read it; how it comes to an answer is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.records import Case
+from fcjax.stages.templates import quoted
+
+Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
+Reject = Callable[[Prompt], Awaitable[None]]
+
+DRAWN_AT: Final = 1.0
+"""The temperature of repeated draws; a question is first asked at 0. Draw 0 is a retry's, votes count from 1."""
+
+DIVISIBLE: Final = frozenset({"context_overflow", "content_filter"})
+"""Failures that a smaller question may not meet."""
+
+AT_ONCE: Final = 8
+"""How many prompts of one case a stage lets wait for their answers at once; what runs them has limits of its own."""
+
+_EXCERPT: Final = 1000  # characters of an unreadable answer that a repair quotes
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """What came of a prompt: its answers by their place, from 0, and why there are no more of them."""
+
+    answers: Mapping[int, T]
+    why: str = ""
+    failure: Failure | None = None  # of the first prompt; then there are no answers
+
+
+async def answers_to(
+    prompt: Prompt,
+    count: int,
+    read: Callable[[Reply], Mapping[int, T]],
+    request: Callable[[Sequence[int]], str],
+    ask: Ask,
+    reject: Reject | None = None,
+    *,
+    what: str,
+) -> Asked[T]:
+    """The answers to a prompt that asks for `count` of them.
+
+    What `read` cannot find in the reply is asked for once more, with the reply quoted and the `request` for the
+    missing places, then by one fresh draw of the whole prompt. Where some are missing still, the prompts whose
+    replies were of no use are told to `reject`, so that they are not taken for answers another time. `what` names in
+    a reason what could not be read.
+    """
+    reply = await ask(prompt)
+    if isinstance(reply, Failure):
+        return Asked({}, reason(reply), reply)
+    answers = dict(read(reply))
+    useless = [] if answers else [prompt]
+    why = f"unreadable: no {what} can be read in {shown(reply.text)}"
+    for attempt in ("repair", "draw"):
+        if missing := [i for i in range(count) if i not in answers]:
+            again = _repair(prompt, reply, request(missing)) if attempt == "repair" else draw(prompt, 0)
+            other = await ask(again)
+            if isinstance(other, Reply):
+                more = read(other)
+                useless += [] if any(i in more for i in missing) else [again]
+                answers = {**more, **answers}
+            else:
+                why = reason(other)
+    if reject and len(answers) < count:
+        for one in useless:
+            await reject(one)
+    return Asked(answers, why)
+
+
+def _repair(prompt: Prompt, reply: Reply, request: str) -> Prompt:
+    """The prompt again, after an answer that could not be read, or not all of it."""
+    said = quoted(reply.text)[:_EXCERPT] or "(nothing)"
+    return replace(
+        prompt,
+        messages=(*prompt.messages, ("assistant", said), ("user", request)),
+        template=f"{prompt.template} repair/1",
+        max_tokens=prompt.max_tokens * (2 if reply.finish == "length" else 1),
+    )
+
+
+def draw(prompt: Prompt, sample: int) -> Prompt:
+    """A prompt drawn once more, not at its likeliest."""
+    return replace(prompt, sample=sample, temperature=DRAWN_AT)
+
+
+def reason(failure: Failure) -> str:
+    """A failure in one line, its kind first."""
+    return f"{failure.kind}: {failure.reason}"
+
+
+def shown(text: str) -> str:
+    """The beginning of a text, for a reason."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 80 else line[:79] + "…") if line else "an empty answer"
+
+
+class Counted:
+    """An `Ask` that counts what is asked."""
+
+    def __init__(self, ask: Ask):
+        self._ask = ask
+        self.prompts = 0
+
+    async def __call__(self, prompt: Prompt) -> Reply | Failure:
+        self.prompts += 1
+        return await self._ask(prompt)
+
+
+async def each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], at_once: int) -> list[Result]:
+    """What `work` makes of each item, in order, with up to `at_once` under way.
+
+    Where one raises, those that have begun are waited for, since their replies are paid for, and no others begin.
+    """
+    waiting = deque(enumerate(items))
+    done: dict[int, Result] = {}
+
+    async def worker() -> None:
+        while waiting:
+            place, item = waiting.popleft()
+            try:
+                done[place] = await work(item)
+            except BaseException:
+                waiting.clear()
+                raise
+
+    workers = [worker() for _ in range(min(at_once, len(items)))]
+    for outcome in await asyncio.gather(*workers, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return [done[place] for place in range(len(items))]
+
+
+def traced(case: Case, stage: str, trace: Mapping[str, Any]) -> dict[str, Any]:
+    """The case's `extra` with the trace of a stage among its `stages`; what is empty or 0 in it is left out."""
+    stages = case.extra.get("stages")
+    told = {key: value for key, value in trace.items() if value or key == "prompts"}
+    return {**case.extra, "stages": {**(stages if isinstance(stages, dict) else {}), stage: told}}
