@@ -20,7 +20,7 @@ PACKAGES = {"fcjax": ROOT / "fcjax", "fcjax.kernels": ROOT / "kernels", "fcjax.i
 
 # What each room may import of the others, and of other people's packages. Every module lives in one room.
 GROUND, KERNELS, IO, GRAPH, ENGINE = "ground", "kernels", "io", "graph", "engine"
-STAGES, BULK, DOOR = "stages", "bulk", "door"
+STAGES, BULK, EVALUATION, DOOR = "stages", "bulk", "evaluation", "door"
 BELOW = {
     GROUND: set(),
     KERNELS: set(),
@@ -29,16 +29,18 @@ BELOW = {
     ENGINE: {GROUND, GRAPH, KERNELS},
     STAGES: {GROUND, GRAPH},
     BULK: {GROUND, IO, GRAPH, ENGINE, STAGES},
-    DOOR: {GROUND, IO, GRAPH, ENGINE, STAGES, BULK},
+    EVALUATION: {GROUND, IO, GRAPH, ENGINE, STAGES, BULK},
+    DOOR: {GROUND, IO, GRAPH, ENGINE, STAGES, BULK, EVALUATION},
 }
 GUESTS = {
     GROUND: set(),
     KERNELS: {"jax", "jaxlib", "jaxtyping", "numba", "numpy"},
-    IO: {"aiohttp", "litellm", "numpy", "orjson"},
+    IO: {"aiohttp", "bm25s", "litellm", "numpy", "orjson", "pypdf", "trafilatura", "yarl"},
     GRAPH: {"jaxtyping", "numpy", "scipy"},
     ENGINE: {"jax", "jaxtyping", "numpy"},
     STAGES: set(),
     BULK: {"numpy", "orjson"},
+    EVALUATION: {"matplotlib", "numpy", "orjson", "rouge_score", "sacrebleu", "scipy", "yaml"},
     DOOR: {"click", "numpy", "orjson", "rich"},
 }
 ROOMS = {
@@ -46,6 +48,7 @@ ROOMS = {
     "fcjax.arguments": GROUND,
     "fcjax.errors": GROUND,
     "fcjax.limits": GROUND,
+    "fcjax.passages": GROUND,
     "fcjax.prompts": GROUND,
     "fcjax.kernels": KERNELS,  # and all below it
     "fcjax.io": IO,
@@ -54,6 +57,7 @@ ROOMS = {
     "fcjax.graph": GRAPH,
     "fcjax.measures": GRAPH,
     "fcjax.posterior": GRAPH,
+    "fcjax.repeats": GRAPH,
     "fcjax.results": GRAPH,
     "fcjax.selection": GRAPH,
     "fcjax.summary": GRAPH,
@@ -61,14 +65,17 @@ ROOMS = {
     "fcjax.assignment": ENGINE,
     "fcjax.differentiable": ENGINE,
     "fcjax.engine": ENGINE,
+    "fcjax.feedback": ENGINE,
     "fcjax.influence": ENGINE,
     "fcjax.wide": ENGINE,
     "fcjax.stages": STAGES,
+    "fcjax.asking": BULK,
+    "fcjax.baselines": BULK,
     "fcjax.bulk": BULK,
+    "fcjax.corrector": BULK,
     "fcjax.doctor": BULK,
     "fcjax.relating": BULK,
     "fcjax.scoring": BULK,
-    "fcjax.asking": BULK,
     "fcjax.critic": BULK,
     "fcjax.critiquing": BULK,
     "fcjax.settings": BULK,
@@ -79,6 +86,9 @@ ROOMS = {
     "fcjax.cli_model": DOOR,
     "fcjax.cli_relate": DOOR,
     "fcjax.cli_cache": DOOR,
+    "fcjax.cli_critique": DOOR,
+    "fcjax.cli_data": DOOR,
+    "fcjax.evaluation": EVALUATION,
     "fcjax.display": DOOR,
     "fcjax.shell": DOOR,
     "fcjax": DOOR,  # loads its public names on first use
