@@ -1,0 +1,177 @@
+"""The text of a document from the web: HTML, PDF or plain, in whatever encoding.
+
+Everything here computes and may take seconds: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import time
+from typing import Final
+
+LONGEST: Final = 400_000
+"""Characters of a document's text that are kept; books have more."""
+PDF_PAGES: Final = 100
+"""Pages of a PDF that are read."""
+
+HTML: Final = "html"
+PDF: Final = "pdf"
+PLAIN: Final = "plain"
+
+_HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
+_PLAIN_TYPES: Final = ("text/plain", "text/markdown", "text/x-markdown", "text/csv", "text/tab-separated-values")
+_VAGUE_TYPES: Final = ("", "application/octet-stream", "binary/octet-stream", "application/force-download")
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_META: Final = re.compile(
+    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]{0,100}encoding=["']([\w.-]+)""", re.I
+)
+_MARKUP: Final = re.compile(
+    rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
+)
+_PAID: Final = re.compile(r"""["']isAccessibleForFree["']\s*:\s*["']?false""", re.I)
+# What a page says that is called otherwise on the wire: the web reads Latin 1 as Windows 1252, and so on.
+_READ_AS: Final = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949"}
+
+
+class ExtractionError(ValueError):
+    """A document that no text can be taken from; the message says why."""
+
+
+def kind_of(content_type: str, head: bytes) -> str | None:
+    """What a document is, by its declared type (without parameters) and its first bytes; None for what has no text."""
+    if head.lstrip()[:5] == b"%PDF-":
+        return PDF
+    if content_type == "application/pdf":
+        return None  # it says so, and is none
+    wide = head.startswith(tuple(bom for bom, _ in _BOMS[1:]))
+    if b"\0" in head and not wide:
+        return None
+    if content_type in _HTML_TYPES:
+        return HTML
+    if content_type in _PLAIN_TYPES or content_type in _VAGUE_TYPES:
+        return HTML if _MARKUP.match(head) else PLAIN
+    return None
+
+
+def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tuple[str, str | None]:
+    """The text of a document, and what is to be said of it, such as that it is behind a paywall.
+
+    `charset` is the one of the HTTP header; `deadline` is in seconds of `time.monotonic`, for documents of many pages.
+    Raises `ExtractionError`.
+    """
+    if kind == PDF:
+        text, note = _pdf(body, deadline)
+    else:
+        decoded = decode(body, charset, meta=kind == HTML)
+        text, note = _html(decoded) if kind == HTML else (decoded, None)
+    text = tidy(text)
+    if not text:
+        raise ExtractionError("no text is in it" + (f" ({note})" if note else ""))
+    return text[:LONGEST], note
+
+
+def decode(body: bytes, charset: str | None, *, meta: bool = False) -> str:
+    """The text of bytes: UTF-8 where they are that, else by the header's charset, by what HTML says, or a guess.
+
+    Bytes that read as UTF-8 and are more than ASCII are UTF-8, whatever a server claims of all its pages alike. Never
+    raises: what cannot be read comes as a replacement character.
+    """
+    for bom, name in _BOMS:
+        if body.startswith(bom):
+            return body.decode(name, "replace")
+    if not body.isascii():
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            if error.start >= len(body) - 3:  # cut in the middle of a character
+                return body.decode(errors="replace")
+    names = [charset]
+    if meta and (told := _META.search(body[:4096])):
+        name = (told[1] or told[2]).decode("ascii", "replace")
+        names.append(None if name.lower().startswith("utf-") else name)  # it was read as ASCII, and is not UTF-8
+    for codec in map(_codec, names):
+        if codec:
+            return body.decode(codec, "replace")
+    if body.isascii():
+        return body.decode()
+    from trafilatura.utils import detect_encoding
+
+    guesses = filter(None, map(_codec, detect_encoding(body[:200_000])))
+    return body.decode(next(guesses, "utf-8"), "replace")
+
+
+def _codec(name: str | None) -> str | None:
+    """Python's name of a charset; None for what is none."""
+    try:
+        name = codecs.lookup((name or "").strip(" \"'")).name
+        b"".decode(name)  # raises for base64 and its like, which Python calls codecs too
+    except (LookupError, ValueError):
+        return None
+    return _READ_AS.get(name, name)
+
+
+def _html(markup: str) -> tuple[str, str | None]:
+    """The main text of a page; where that is not to be found, all of its text."""
+    from trafilatura import extract, html2txt
+
+    note = "the page says that it is behind a paywall" if _PAID.search(markup) else None
+    markup = markup.lstrip("\ufeff")
+    markup = re.sub(r"\A\s*<\?xml[^>]*\?>", "", markup)  # lxml refuses texts that declare an encoding
+    try:
+        text = extract(markup, include_comments=False, include_tables=True, favor_recall=True) or ""
+    except Exception:  # whatever a page's markup does to a parser, it is the page's fault
+        text = ""
+    if len(text) < 200:
+        try:
+            whole = html2txt(markup) or ""
+        except Exception:
+            whole = ""
+        text = whole if len(whole) > 2 * len(text) else text
+    return text, note
+
+
+def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
+    import logging
+
+    from pypdf import PdfReader
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it tells every blemish of every file
+    texts: list[str] = []
+    length = 0
+    note = None
+    try:
+        reader = PdfReader(io.BytesIO(body))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise ExtractionError("the PDF is encrypted")
+        for number, page in enumerate(reader.pages):
+            if number >= PDF_PAGES or length > LONGEST or time.monotonic() > deadline:
+                note = f"of the PDF, only the first {number} pages were read"
+                break
+            texts.append(page.extract_text() or "")
+            length += len(texts[-1])
+    except ExtractionError:
+        raise
+    except Exception as error:  # damaged files make it raise nearly anything
+        if not any(text.strip() for text in texts):
+            raise ExtractionError(f"the PDF cannot be read ({type(error).__name__})") from error
+        note = f"of the PDF, only the first {len(texts)} pages could be read"
+    return "\n\n".join(texts), note
+
+
+def tidy(text: str) -> str:
+    """Without control characters, halves of characters, and spaces beyond need."""
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+    text = re.sub(r"[^\S\n]+", " ", text)
+    return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ufeff\ufffe\uffff]")

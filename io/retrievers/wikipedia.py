@@ -1,0 +1,177 @@
+"""Wikipedia by its API: the articles that fit a query, and the part of each that fits it best.
+
+One call finds the articles and one more for each gets its text, since the API gives whole texts one at a time. The
+etiquette of Wikimedia is kept: a User-Agent that names us, few calls at once, and waiting where the servers lag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from random import Random
+from typing import Any, Final
+
+from fcjax.arguments import check_number
+from fcjax.errors import SettingsError
+from fcjax.io.http import Timeouts
+from fcjax.io.outcome import Again, Refused
+from fcjax.io.pacing import Clock, Concurrency, RateLimit, Retry
+from fcjax.io.retrievers.agent import user_agent as our_name
+from fcjax.io.retrievers.api import SearchApi
+from fcjax.io.retrievers.excerpts import LENGTH, excerpt
+from fcjax.io.retrievers.extraction import tidy
+from fcjax.io.retrievers.recent import Recent
+from fcjax.passages import Found, Passage
+from fcjax.prompts import Failure
+
+_VERSION: Final = 1  # counts up when the same articles would give other passages
+_QUERY: Final = 300  # characters; the API refuses longer ones
+_MOST: Final = 40
+_KEPT: Final = 256  # articles in memory: the next query is mostly about the same subject
+_SPARE: Final = 3  # further hits, for pages that only list what a word may mean
+_LANGUAGE: Final = re.compile(r"[a-z]{2,12}(-[a-z]{2,8}){0,2}")
+_LAG: Final = "5"  # seconds that the servers' copies may lag behind before we wait
+_BUSY: Final = (
+    "maxlag",
+    "readonly",
+    "ratelimited",
+    "toomany",
+    "too-busy",
+    "timeout",
+    "timed-out",
+    "internal_api_error",
+)
+
+
+class Wikipedia:
+    """A `Retriever` over the articles of one language's Wikipedia.
+
+    `user_agent` goes in front of our own name; Wikimedia asks for an address there by which you can be reached.
+    `base_url` is another wiki's, up to and without `/api.php`. Raises `SettingsError`.
+    """
+
+    def __init__(
+        self,
+        language: str = "en",
+        *,
+        user_agent: str | None = None,
+        base_url: str | None = None,
+        length: int = LENGTH,
+        concurrency: int | Concurrency = 4,
+        rate: RateLimit | None = None,
+        retry: Retry | None = None,
+        timeouts: Timeouts | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ):
+        if not _LANGUAGE.fullmatch(language):
+            raise SettingsError(f"language is {language!r:.60}; allowed: the code of a Wikipedia, such as 'en' or 'de'")
+        check_number("length", length, 100, LENGTH, whole=True)
+        agent = " ".join(filter(None, (user_agent, our_name())))
+        if not (agent.isascii() and agent.isprintable()):
+            raise SettingsError(f"user_agent is {user_agent!r:.60}; allowed: printable ASCII characters")
+        self._language, self._length, self._elsewhere = language, length, base_url is not None
+        self._api = SearchApi(
+            base_url or f"https://{language}.wikipedia.org/w",
+            judge=_judge,
+            headers={"User-Agent": agent},
+            concurrency=concurrency,
+            rate=rate,
+            retry=retry,
+            timeouts=timeouts,
+            clock=clock,
+            random=random,
+        )
+        self._texts: Recent[str | Failure] = Recent(_KEPT, keep=lambda text: isinstance(text, str))
+
+    @property
+    def name(self) -> str:
+        """What stands for the source in cache keys: all that changes what it finds."""
+        place = f" {self._api.base_url}" if self._elsewhere else ""
+        return f"wikipedia/{_VERSION}:{self._language}:{self._length}{place}"
+
+    @property
+    def sent(self) -> int:
+        """Calls on the wire so far."""
+        return self._api.sent
+
+    async def search(self, query: str, k: int) -> Found | Failure:
+        """Passages of the `k` best articles; an article whose text fails leaves the search a failure."""
+        check_number("k", k, 1, _MOST, whole=True)
+        query = _shortened(query)
+        if not query:
+            return Failure("invalid_request", "the query is empty")
+        document = await self._api.call(
+            "/api.php",
+            params=_COMMON
+            | {
+                "generator": "search",
+                "gsrsearch": query,
+                "gsrlimit": str(k + _SPARE),
+                "gsrnamespace": "0",
+                "prop": "info|pageprops",
+                "inprop": "url",
+                "ppprop": "disambiguation",
+            },
+        )
+        if isinstance(document, Failure):
+            return document
+        hits = _hits(document)[:k]
+        passages: list[Passage] = []
+        for hit, text in zip(hits, await asyncio.gather(*map(self._text, hits)), strict=True):
+            if isinstance(text, Failure):
+                return text
+            if text:
+                best = await asyncio.to_thread(excerpt, text, query, self._length)
+                passages.append(Passage(title=hit.get("title"), text=best, link=hit.get("fullurl")))
+        return tuple(passages)
+
+    async def close(self) -> None:
+        await self._texts.close()
+        await self._api.close()
+
+    async def _text(self, hit: dict[str, Any]) -> str | Failure:
+        """The whole plain text of an article."""
+        number = str(hit["pageid"])
+        return await self._texts.get(number, lambda: self._asked_text(number))
+
+    async def _asked_text(self, number: str) -> str | Failure:
+        wanted = {"pageids": number, "prop": "extracts", "explaintext": "1", "exsectionformat": "plain"}
+        document = await self._api.call("/api.php", params=_COMMON | wanted)
+        if isinstance(document, Failure):
+            return document
+        return tidy("\n".join(text for page in _pages(document) if isinstance(text := page.get("extract"), str)))
+
+
+_COMMON: Final = {"action": "query", "format": "json", "formatversion": "2", "maxlag": _LAG, "redirects": "1"}
+
+
+def _shortened(query: str) -> str:
+    """A query of a length that the API takes, ending with a whole word."""
+    query = " ".join(query.split())
+    return query if len(query) <= _QUERY else query[: _QUERY + 1].rpartition(" ")[0][:_QUERY] or query[:_QUERY]
+
+
+def _hits(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The articles that were found, the best one first, without the pages that only list what a word may mean."""
+    found = [page for page in _pages(document) if isinstance(page.get("pageid"), int) and not page.get("missing")]
+    found = [page for page in found if "disambiguation" not in (page.get("pageprops") or {})]
+    return sorted(found, key=lambda page: page["index"] if isinstance(page.get("index"), int) else _MOST * 2)
+
+
+def _pages(document: dict[str, Any]) -> list[dict[str, Any]]:
+    query = document.get("query")
+    pages = query.get("pages") if isinstance(query, dict) else None
+    return [page for page in pages if isinstance(page, dict)] if isinstance(pages, list) else []
+
+
+def _judge(status: int, document: Any) -> Again | Refused | None:
+    """MediaWiki tells its errors with status 200: `{"error": {"code": "maxlag", "info": "Waiting for ..."}}`."""
+    error = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(error, dict):
+        return None
+    code = str(error.get("code"))
+    words = f"HTTP {status}: {code}: {error.get('info')}"
+    if any(word in code for word in _BUSY):
+        return Again("rate_limit" if "rate" in code or "toomany" in code else "overloaded", words)
+    return Refused("invalid_request", words)
