@@ -148,7 +148,9 @@ def _span(row: Row | None, name: str, k: K | None) -> Span | None:
         if name in again and (n_failed := found.get("n_failed")):
             ends = [case_measures(end, k) or {} for end in (tally.worst(n_failed), tally.best(n_failed))]
             return Span(found[name], *sorted(end[name] for end in ends))
-    value = found.get(name)
+    value, worst, best = (found.get(name + end) for end in ("", "_worst", "_best"))
+    if worst is not None and best is not None:
+        return Span(value, worst, best)
     return None if value is None else Span.at(value)
 
 

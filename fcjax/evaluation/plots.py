@@ -74,6 +74,8 @@ def gains_by_model(entries: Iterable[Entry], path: str | Path, measure: str = "p
                     for entry in ours
                     if (spread := entry.comparison[measure].gain).mean is not None
                 ]
+                if not bars:
+                    continue
                 colour = _COLOURS[i % len(_COLOURS)]
                 axes.bar(
                     [at for at, _ in bars],
@@ -88,7 +90,8 @@ def gains_by_model(entries: Iterable[Entry], path: str | Path, measure: str = "p
             axes.set_title(_text(data))
             axes.set_xticks(range(len(models)), [_text(model) for model in models])
             axes.set_ylabel(_text(f"G({name})"))
-            if correctors:
+            axes.set_xlim(-0.5, max(len(models), 1) - 0.5)
+            if axes.containers:
                 axes.legend(frameon=False, fontsize="small")
 
 
@@ -102,7 +105,7 @@ def _figure(path: str | Path, panels: Sequence[str], width: float) -> Iterator[d
     figures = load("matplotlib.figure", "plots", "a picture")
     # Text stays text in an SVG, and ids come from a fixed salt, so that neither fonts nor chance change the file.
     with matplotlib.rc_context({"svg.hashsalt": "fcjax", "svg.fonttype": "none", "axes.unicode_minus": False}):
-        figure = figures.Figure(figsize=(width * max(len(panels), 1), 4.0), layout="constrained")
+        figure = figures.Figure(figsize=(width * max(len(panels), 1), 4.4), layout="constrained")
         axes = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
         yield dict(zip(panels, axes, strict=False))
         try:

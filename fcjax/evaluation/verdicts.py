@@ -1,0 +1,122 @@
+"""Verdicts out of a model's answer: one, or one for each of several numbered items.
+
+A verdict stands in brackets, behind a name ("Verdict: same"), on a line of its own or at the beginning. One that is
+denied, offered as a choice, or mentioned in a rationale is none: what is not clear is asked for again, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+_DECOR: Final = r"[\s*_`\"'“”‘’]*+"
+_INLINE: Final = r"[ \t*_`\"'“”‘’]*+"
+_FLAGS: Final = re.IGNORECASE | re.MULTILINE
+_DENIAL: Final = re.compile(
+    r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)[*_`\s\"]*\Z", re.IGNORECASE
+)
+_CHOICE: Final = re.compile(r"\W*(?:or|and|versus|vs\.?|/|,)?\W*", re.IGNORECASE)
+_NUMBERED: Final = re.compile(
+    r"^[ \t>*_`#|-]*+(?:[a-z]+\b[\s#]*+)?[\[(]?(\d++)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$", _FLAGS
+)
+_OBJECT: Final = re.compile(r"\{[^{}]*\}")
+_LIST: Final = re.compile(r"\[[^\[\]{}]*\]")
+_ENTRY: Final = re.compile(r'"(?:[a-z]+\W*)?(\d+)"\s*:\s*"((?:[^"\\\n]|\\.)*+)"', re.IGNORECASE)
+_NUMBER_KEYS: Final = ("fact", "number", "id", "index", "item", "claim", "statement")
+_VERDICT_KEYS: Final = ("verdict", "label", "answer", "status", "judgement", "judgment")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The verdicts of a question, each with the phrases that are read as it; their letters' case does not matter."""
+
+    spellings: Mapping[str, tuple[str, ...]]
+    _patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        phrases = sorted((phrase for known in self.spellings.values() for phrase in known), key=len, reverse=True)
+        phrase = "|".join(re.escape(one).replace(r"\ ", r"[\s_-]+") for one in phrases)
+        word = rf"(?<![^\W_])(?P<word>{phrase})(?![^\W_])"
+        named = r"(?:verdict|answer|label|judge?ment|conclusion|result)"
+        patterns = (
+            rf"[\[［【〔]{_DECOR}(?:(?:final\s+)?{named}\s*[:=])?{_DECOR}{word}{_DECOR}[.,:;!]?{_DECOR}[\]］】〕]",
+            rf"\b{named}{_DECOR}(?:[:=]|\bis\b:?){_DECOR}[\[(]?{_DECOR}{word}",
+            rf"^[ \t]*+(?:[-+>#•]+|\d+[.)])?{_INLINE}[(<]*+{_INLINE}{word}[)>]*+{_INLINE}[.!,;:|]*+{_INLINE}$",
+            rf"\A{_DECOR}{word}{_DECOR}(?:[.,:;!(–—-]|\n)",
+        )
+        object.__setattr__(self, "_patterns", tuple(re.compile(one, _FLAGS) for one in patterns))
+
+    def read(self, text: str, cut: bool = False) -> str | None:
+        """The last clear verdict of an answer, by the best sign that there is; None where there is none.
+
+        Of an answer that was `cut` off, only a verdict at its beginning counts.
+        """
+        for pattern in self._patterns:
+            firm = list(self._firm(text, pattern))
+            if firm:
+                last = firm[-1]
+                return None if cut and re.search(r"\w", text[: last.start()]) else self._meaning(last)
+        return None
+
+    def read_numbered(self, text: str, count: int, cut: bool = False) -> dict[int, str]:
+        """The verdicts of an answer by number, from 1 to `count`; the last one of each number wins.
+
+        Read are JSON (`{"1": "same"}`, `[{"fact": 1, "verdict": "same"}]`, a list of `count` strings) with whatever
+        stands round it, and numbered lines. Of an answer that was `cut` off, the complete items count. None do where
+        one has the number 0: who counts from there means another item by each number.
+        """
+        found: dict[int, str] = {}
+        whole = text.rpartition("\n")[0] if cut else text
+        for number, said in (*self._lines(whole), *self._items(text, count)):
+            if verdict := self.read(said):
+                found[number] = verdict
+        return {} if 0 in found else {number: found[number] for number in sorted(found) if number <= count}
+
+    def _lines(self, text: str) -> Iterator[tuple[int, str]]:
+        return ((int(line[1]), line[2]) for line in _NUMBERED.finditer(text))
+
+    def _items(self, text: str, count: int) -> Iterator[tuple[int, str]]:
+        for match in _LIST.finditer(text):
+            items = _json(match[0])
+            if isinstance(items, list) and len(items) == count and all(isinstance(one, str) for one in items):
+                yield from enumerate(items, 1)
+        for entry in _ENTRY.finditer(text):
+            yield int(entry[1]), entry[2]
+        for match in _OBJECT.finditer(text):
+            if isinstance(item := _json(match[0]), dict):
+                lower = {str(key).lower(): value for key, value in item.items()}
+                number = next((lower[key] for key in _NUMBER_KEYS if key in lower), None)
+                verdict = next((lower[key] for key in _VERDICT_KEYS if key in lower), None)
+                if re.fullmatch(r"\D*\d{1,6}\D*", str(number)) and isinstance(verdict, str):
+                    yield int(re.sub(r"\D", "", str(number))), verdict
+
+    def _firm(self, text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """The matches that are answers: neither denied nor one of several that are offered as a choice."""
+        matches = list(pattern.finditer(text))
+        offered: set[int] = set()
+        for one, other in pairwise(matches):
+            if _CHOICE.fullmatch(text[one.end() : other.start()]) and self._meaning(one) != self._meaning(other):
+                offered |= {one.start(), other.start()}
+        for match in matches:
+            before = text[max(match.start("word") - 40, 0) : match.start("word")].rstrip("[［【〔( ")
+            if match.start() not in offered and not _DENIAL.search(before):
+                yield match
+
+    def _meaning(self, match: re.Match[str]) -> str:
+        said = " ".join(re.split(r"[\s_-]+", match["word"].lower()))
+        return next(
+            verdict
+            for verdict, phrases in self.spellings.items()
+            if said in (" ".join(re.split(r"[\s_-]+", phrase)) for phrase in phrases)
+        )
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
