@@ -52,6 +52,27 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    digits: int = 3
+
+    names: ClassVar[tuple[str, ...]] = ("", "low", "high")
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return _kept(self.value), _kept(self.low), _kept(self.high)
+
+    @property
+    def text(self) -> str | None:
+        value, low, high = (shown(one, self.digits) for one in (self.value, self.low, self.high))
+        return value if value is None or low is None or high is None else f"{value} ({low}–{high})"
+
+
+@dataclass(frozen=True, slots=True)
 class BeforeAfter:
     """A number before and after."""
 
@@ -112,7 +133,7 @@ class Counted:
         return f"{self.n} ({self.n_failed} failed)" if self.n_failed else str(self.n)
 
 
-Cell = str | int | Number | BeforeAfter | Gained | Counted | None
+Cell = str | int | Number | Estimate | BeforeAfter | Gained | Counted | None
 
 
 @dataclass(frozen=True, slots=True)
