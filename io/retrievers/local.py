@@ -1,0 +1,201 @@
+"""Evidence from documents of one's own: a folder or a file, searched by words, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, Self
+
+import orjson
+
+from fcjax.arguments import check_number
+from fcjax.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.io.files.streams import replacing
+from fcjax.io.retrievers.corpus import CHUNK, Entry, Faults, entries, passages
+from fcjax.io.retrievers.index import FORMAT, Draft, Index
+from fcjax.passages import Found, Passage
+from fcjax.prompts import Failure
+
+Rerank = Callable[[str, Sequence[str]], Sequence[float]]
+"""From a query and texts to how well each of them fits it, a finite number each; the more the better."""
+
+LONGEST: Final = 4000  # characters of a passage's text at most (SPEC 1)
+_POOL: Final = 50  # passages that are looked at again where there is a `rerank`
+_FRESH: Final = 2_000_000_000  # ns before reading; a file that changed since may have changed unnoticed
+
+
+class LocalCorpus:
+    """A `Retriever` over documents; `LocalCorpus.open` makes one.
+
+    The same query gives the same passages in the same order. `name` stands for all passages and the way they are
+    searched: other files, another name. `faults` are the first hundred of the `fault_count` things that could not be
+    read; `size` counts the passages.
+    """
+
+    def __init__(self, index: Index, digest: str, faults: Faults, rerank: Rerank | None):
+        self.size = index.size
+        self.faults: tuple[Fault, ...] = tuple(faults.kept)
+        self.fault_count = faults.count
+        self._index, self._rerank = index, rerank
+        self._name = f"local:{digest}" + (f"+{_name_of(rerank)}" if rerank else "")
+        self._thread = ThreadPoolExecutor(1, "fcjax corpus")
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        chunk: int = CHUNK,
+        index: str | os.PathLike[str] | None = None,
+        rerank: Rerank | None = None,
+    ) -> Self:
+        """The corpus of a folder or file (see `corpus`), cut into passages of at most `chunk` characters.
+
+        Its index is kept in the folder `index`, by default in the user's cache, and is made where there is none or
+        files have changed, which takes some ten seconds for 50,000 passages; call it before the event loop runs, or in
+        a thread. Any number of processes may do so at once. `rerank` puts the best fifty passages into a new order.
+
+        Raises `InputError` where nothing at all can be read, `OutputError` where no index can be kept.
+        """
+        check_number("chunk", chunk, 50, LONGEST, whole=True)
+        place = Path(path).resolve()
+        folder = (Path(index) if index is not None else default_folder()).resolve()
+        if folder.is_relative_to(place) and not any(part[0] == "." for part in folder.relative_to(place).parts):
+            raise SettingsError(
+                f"index is {str(folder)!r}, inside of the corpus; name a hidden folder, or one elsewhere"
+            )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return cls(*_opened(place, folder, chunk), rerank)
+        except InputError:
+            raise
+        except OSError as error:
+            message = f"{folder}: no index can be kept there ({error.strerror or error}); name another folder for it"
+            raise OutputError(message) from error
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def search(self, query: str, k: int) -> Found | Failure:
+        """The `k` best passages; none where no passage has a word of the query. The work is done in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.find, query, k)
+
+    def find(self, query: str, k: int) -> Found | Failure:
+        """`search`, here and now."""
+        check_number("k", k, 1, whole=True)
+        found = self._index.best(query, max(k, _POOL) if self._rerank else k)
+        best = [self._index.passage(number) for number in found]
+        if self._rerank is None or not best:
+            return tuple(best)
+        return _reranked(self._rerank, query, best, k)
+
+    async def close(self) -> None:
+        """Let go of the index; a second time does nothing."""
+        await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
+        self._index.close()
+
+
+def default_folder() -> Path:
+    """Where indexes are kept unless told otherwise: `fcjax/indexes` in the user's cache folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcjax" / "indexes"
+
+
+def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
+    """The index of a corpus, its name and what could not be read: as it was left, or made now.
+
+    A note beside the indexes says which one the corpus has, and of which files it was made. An index is named by its
+    content and never changes, so that processes cannot get into each other's way.
+    """
+    key = hashlib.sha256(f"{FORMAT} {chunk} {place}".encode(errors="surrogateescape")).hexdigest()[:32]
+    note = folder / f"{key}.json"
+    for _ in range(3):
+        faults, began = Faults(), time.time_ns()
+        files = entries(place, faults)
+        state = _state(files)
+        old = _read_note(note)
+        known = old.get("files") == state and all(max(times) + _FRESH < old["began"] for *_, times in state)
+        if known and (index := Index.load(folder / old["name"])):
+            return index, old["name"], Faults([Fault(**fault) for fault in old["faults"]], old["fault_count"])
+        _sweep(folder)
+        draft = Draft(folder)
+        try:
+            name = draft.write(passages(files, chunk, faults))
+            if not draft.size:
+                raise InputError(Fault("no text could be read from it", file=str(place)), *faults.kept)
+            if _state(entries(place, Faults())) != state:
+                continue  # it changed while it was read
+            index = Index.load(folder / name)
+            if index is None:
+                draft.finish(name)
+                index = Index.load(folder / name)
+        finally:
+            draft.discard()
+        if index is None:
+            continue  # another process has swept it away
+        with replacing(note) as stream:
+            told = {"faults": [asdict(fault) for fault in faults.kept], "fault_count": faults.count}
+            stream.write(orjson.dumps({"corpus": str(place), "name": name, "began": began, "files": state, **told}))
+        if old and old["name"] != name:
+            _forget(folder, old["name"])
+        return index, name, faults
+    raise InputError(Fault("its files change while they are read; wait until they are all written", file=str(place)))
+
+
+def _state(files: list[Entry]) -> list[Any]:
+    """What tells whether files have changed, as JSON has it."""
+    return [[file.name, file.size, [file.mtime_ns, file.ctime_ns]] for file in files]
+
+
+def _read_note(note: Path) -> dict[str, Any]:
+    """What a note says; nothing where there is none that can be read."""
+    with suppress(OSError, ValueError):
+        said = orjson.loads(note.read_bytes())
+        if isinstance(said, dict) and said.keys() >= {"name", "began", "files", "faults", "fault_count"}:
+            return said
+    return {}
+
+
+def _forget(folder: Path, name: str) -> None:
+    """Remove an index that its corpus has outgrown, unless another corpus has the same."""
+    if all(_read_note(note).get("name") != name for note in folder.glob("*.json")):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed have left of their work, a day later."""
+    for draft in folder.glob(".*.part"):
+        with suppress(OSError):
+            if draft.stat().st_mtime < time.time() - 86400:
+                shutil.rmtree(draft)
+
+
+def _reranked(rerank: Rerank, query: str, best: list[Passage], k: int) -> Found | Failure:
+    """The `k` that fit best in the eyes of `rerank`, whose faults are failures of this search."""
+    texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text or "" for passage in best]
+    try:
+        scores = [float(score) for score in rerank(query, texts)]
+    except Exception as error:
+        return Failure("rerank", f"{_name_of(rerank)} failed: {type(error).__name__}: {error}"[:500])
+    if len(scores) != len(texts) or not all(map(isfinite, scores)):
+        seen = (
+            f"{len(scores)} scores for {len(texts)} texts" if len(scores) != len(texts) else "a score that is no number"
+        )
+        return Failure("rerank", f"{_name_of(rerank)} gave {seen}")
+    order = sorted(range(len(best)), key=lambda i: -scores[i])
+    return tuple(best[i] for i in order[:k])
+
+
+def _name_of(rerank: Any) -> str:
+    """What stands for a way of re-ranking in the corpus' name: its `name`, or where it is defined."""
+    name = getattr(rerank, "name", None)
+    return str(name or f"{rerank.__module__}.{getattr(rerank, '__qualname__', type(rerank).__qualname__)}")
