@@ -1,0 +1,142 @@
+"""The journal of a run: what each stage has changed in which case, for the run that goes on after a stop.
+
+A file of lines. The first says what the run is of; each of the others has the fields of one case that one stage has
+changed, and those alone. A line is the system's before the next one is written, so that a process which is killed
+loses at most the line that it was at.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import orjson
+
+from fcjax.errors import OutputError
+from fcjax.io.files.streams import LineWriter, Source, output_name
+
+VERSION: Final = 1
+_BEGINNING: Final = b'{"journal":'
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a stage has changed in a case, by the names that its fields have in a file of cases."""
+
+    stage: str
+    changed: Mapping[str, Any]
+    gone: tuple[str, ...] = ()
+
+    def applied(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The case, as JSON, after the stage."""
+        return {key: value for key, value in {**record, **self.changed}.items() if key not in self.gone}
+
+
+class Journal:
+    """The journal under `path` of the run that `fingerprint` stands for; what an earlier one has written is kept.
+
+    It holds two numbers an entry in memory, whatever is in them. A last line that was cut short, and all that follows
+    a line which is no entry, is dropped. Use it in a `with` block, by one run at a time.
+
+    Raises `OutputError` where the file is another run's, or no journal, and `overwrite` is not set; and where it cannot
+    be written.
+    """
+
+    def __init__(self, path: Source, fingerprint: str, *, overwrite: bool = False):
+        self._path = Path(path)
+        self._last = array("q")  # [case] the number of its last entry, or -1
+        self._before = array("q")  # [entry] the number of the same case's entry before it, or -1
+        self._offset = array("q")  # [entry] where it begins in the file
+        header = orjson.dumps({"journal": VERSION, "fingerprint": fingerprint})
+        end = 0 if overwrite else self._look(header)
+        self._lines = LineWriter(path, keep=end)
+        try:
+            if not end:
+                self._lines.write(header)
+            self._file = open(path, "rb")
+        except BaseException:
+            self._lines.close()
+            raise
+
+    def __len__(self) -> int:
+        """How many entries an earlier run has left."""
+        return len(self._offset)
+
+    def _look(self, header: bytes) -> int:
+        """Find the entries that are there; returns where the last one ends."""
+        if not self._path.exists():
+            return 0
+        try:
+            with open(self._path, "rb") as lines:
+                first = lines.readline()
+                if first != header + b"\n":
+                    self._check_beginning(first, header)
+                    return 0
+                end = len(first)
+                for line in lines:
+                    try:
+                        case = int(orjson.loads(line)["case"]) if line.endswith(b"\n") else -1
+                    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+                        case = -1
+                    if case < 0:
+                        break
+                    self._add(case, end)
+                    end += len(line)
+                return end
+        except OSError as error:
+            raise OutputError(f"{output_name(self._path)}: cannot be read: {error.strerror or error}") from error
+
+    def _check_beginning(self, first: bytes, header: bytes) -> None:
+        """Raise unless the file was given up in the middle of its first line."""
+        if (first.startswith(_BEGINNING) or _BEGINNING.startswith(first)) and not first.endswith(b"\n"):
+            return
+        ours = first.startswith(_BEGINNING)
+        seen = "has the stages of another run: its input or settings were others" if ours else "is no journal of stages"
+        remedy = "use those to go on with it, name another output, or give --overwrite (overwrite=True) to begin anew"
+        raise OutputError(f"{output_name(self._path)}: {seen}; {remedy}")
+
+    def _add(self, case: int, offset: int) -> None:
+        if case >= len(self._last):
+            self._last.extend([-1] * (case + 1 - len(self._last)))
+        self._before.append(self._last[case])
+        self._last[case] = len(self._offset)
+        self._offset.append(offset)
+
+    def entries(self, case: int) -> list[Entry]:
+        """What an earlier run has left about a case, by its place from 0, in order."""
+        found: list[Entry] = []
+        number = self._last[case] if case < len(self._last) else -1
+        while number >= 0:
+            self._file.seek(self._offset[number])
+            line = orjson.loads(self._file.readline())
+            found.append(Entry(line["stage"], line["set"], tuple(line.get("gone", ()))))
+            number = self._before[number]
+        return found[::-1]
+
+    def write(self, case: int, stage: str, changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
+        """Write down what a stage has changed in a case, for the runs that follow; not for `entries` of this one."""
+        line = {"case": case, "stage": stage, "set": changed}
+        if names := list(gone):
+            line["gone"] = names
+        self._lines.write(orjson.dumps(line))
+
+    def close(self) -> None:
+        self._file.close()
+        self._lines.close()
+
+    def remove(self) -> None:
+        """Close the journal and take it away: the run is complete."""
+        self.close()
+        self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
