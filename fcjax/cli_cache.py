@@ -1,4 +1,4 @@
-"""`fcjax cache`: what a person does with a store of replies between runs."""
+"""`fcjax cache`: what a person does with a store of replies and evidence between runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Examples:
   fcjax cache info                              what is stored, and what it cost
   fcjax cache prune --failures --older 30d      delete failed calls that are older than a month
   fcjax cache prune --template 'relate.*' --dry-run
-  fcjax cache export replies.jsonl.gz           every prompt and answer, a JSON line each
+  fcjax cache prune --kind search --older 90d   forget what searches found, so that they are made again
+  fcjax cache export replies.jsonl.gz           every question and answer, a JSON line each
+  fcjax cache import replies.jsonl.gz           and back, into this store or another
 
 All of these work while runs are using the store."""
 
@@ -27,10 +29,10 @@ _AGES = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 @click.group(epilog=_EPILOG)
 def cache() -> None:
-    """Look after the store of a model's replies.
+    """Look after the store of a model's replies and of the evidence that was found.
 
-    The store is one SQLite file with every prompt that was sent and what came of it. A run that finds its answers there
-    asks and pays for nothing.
+    The store is one SQLite file with every prompt and every search that was sent, and what came of it. A run that finds
+    its answers there asks and pays for nothing.
     """
 
 
@@ -84,6 +86,7 @@ def info(ctx: click.Context, /, store: Path | None, check: bool, quiet: bool, as
     "--template", "templates", metavar="NAME", multiple=True, help="Replies to a template; * and ? may stand."
 )
 @click.option("--model", "models", metavar="NAME", multiple=True, help="Rows of a model; * and ? match others.")
+@click.option("--kind", "kinds", type=click.Choice(["chat", "search"]), multiple=True, help="Rows of this kind.")
 @click.option("--failures", is_flag=True, help="Failures, and replies that were unreadable or are damaged.")
 @click.option("-n", "--dry-run", is_flag=True, help="Count, and delete nothing.")
 @shell.common_options
@@ -92,6 +95,7 @@ def prune(
     older: float | None,
     templates: tuple[str, ...],
     models: tuple[str, ...],
+    kinds: tuple[str, ...],
     failures: bool,
     dry_run: bool,
     quiet: bool,
@@ -107,7 +111,8 @@ def prune(
 
     place = store or default_path()
     before = None if older is None else time.time() - older
-    done = run(place, before=before, templates=templates, models=models, failures=failures, dry_run=dry_run)
+    wanted = {"templates": templates, "models": models, "kinds": kinds}
+    done = run(place, before=before, **wanted, failures=failures, dry_run=dry_run)
     if as_json:
         sizes = {"bytes_before": done.size_before, "bytes_after": done.size_after}
         shell.print_json({"store": str(place), "entries": done.entries, "dry_run": dry_run, **sizes})
@@ -123,7 +128,7 @@ def prune(
 @shell.common_options
 @click.pass_context
 def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_json: bool) -> None:
-    """Write every prompt and answer to OUT, a JSON line each.
+    """Write every question and answer to OUT, a JSON line each.
 
     OUT ends in .jsonl or .jsonl.gz, or is - for standard output; it is replaced when it is complete. Damaged rows are
     left out and counted.
@@ -145,6 +150,38 @@ def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_
     ctx.exit(shell.SOME_FAILED if done.damaged else shell.OK)
 
 
+@cache.command("import")
+@click.argument("source", metavar="FILE", type=shell.INPUT)
+@_store
+@shell.common_options
+@click.pass_context
+def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool, as_json: bool) -> None:
+    """Add the questions and answers of FILE to the store.
+
+    FILE is what export writes, or JSON Lines made by hand; - is standard input. The store is made where there is none,
+    and what it has an answer to already stays as it is. Lines that are no rows are left out and told.
+    """
+    from fcjax.io.store import default_path
+    from fcjax.io.upkeep import import_rows
+
+    place = store or default_path()
+    done = import_rows(place, source)
+    if as_json:
+        faults = [shell.fault_dict(fault) for fault in done.faults]
+        shell.print_json({"store": str(place), "added": done.added, "known": done.known, "faults": faults})
+    elif not quiet:
+        known = f"; {done.known:,} were there already" if done.known else ""
+        click.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
+    for fault in done.faults[:_SHOWN]:
+        shell.say(f"error: {fault}")
+    if len(done.faults) > _SHOWN:
+        shell.say(f"error: and {len(done.faults) - _SHOWN:,} more")
+    ctx.exit(shell.SOME_FAILED if done.faults else shell.OK)
+
+
+_SHOWN = 20  # faults
+
+
 def _drawn(found: dict[str, Any]) -> list[RenderableType]:
     from rich import box
     from rich.table import Table
@@ -163,16 +200,16 @@ def _drawn(found: dict[str, Any]) -> list[RenderableType]:
     if found["entries"]:
         lines.append(f"from {found['oldest']} to {found['newest']}")
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
-    for column in ("model", "template", "endpoint"):
+    for column in ("kind", "model", "template", "source"):
         table.add_column(column, overflow="fold")
     for column in ("answered", "failed", "tokens", "cost"):
         table.add_column(column, justify="right")
     for group in found["groups"]:
         table.add_row(
-            *(plain(group[name]) for name in ("model", "template", "source")),
+            *(plain(group[name]) for name in ("kind", "model", "template", "source")),
             *(f"{group[name]:,}" for name in ("answered", "failed")),
             f"{group['prompt_tokens'] + group['completion_tokens']:,}",
-            _dollars(group),
+            _dollars(group) if group["kind"] == "chat" else "",
         )
     return [Text("\n".join(lines)), *([table] if found["groups"] else [])]
 

@@ -1,10 +1,13 @@
 """What a row of the store holds: questions and answers as bytes.
 
+Two sorts of questions are asked: prompts, of a model, and searches, of a source of evidence.
+
 JSON, compressed: zlib halves a reply with logprobs for 0.1 ms, and its checksum tells a damaged row from a sound one.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import zlib
@@ -12,11 +15,18 @@ from typing import Any, Final
 
 import orjson
 
+from fcjax.passages import Found, Passage
 from fcjax.prompts import Failure, Prompt, Reply, Token, Usage
 
 ANSWERED: Final = "answered"  # the status of a row whose reply is served; a failure's status is its kind
 UNREADABLE: Final = "unreadable"  # a reply in which nobody could find an answer: served in replay only
+OUTDATED: Final = "outdated"  # what a source found too long ago: served in replay only
 DAMAGED: Final = "damaged"  # a row whose bytes are spoilt: never served
+
+CHAT: Final = "chat"  # kinds of rows
+SEARCH: Final = "search"
+
+Answer = Reply | Failure | Found
 
 
 class DamagedError(ValueError):
@@ -36,14 +46,42 @@ def question(prompt: Prompt) -> dict[str, Any]:
     return {name: getattr(prompt, name) for name in Prompt.__dataclass_fields__} | {"options": dict(prompt.options)}
 
 
+def prompt_key(endpoint: str, model: str, prompt: Prompt) -> str:
+    """The name of a prompt: 64 hex digits over all that changes its answer and nothing else.
+
+    `endpoint` is a name without credentials, so that a new key for the same service finds the old replies. Raises
+    `TypeError` for an option that JSON does not know.
+    """
+    return _key({"endpoint": endpoint, "model": model, "prompt": question(prompt)})
+
+
+def search_key(retriever: str, query: str, k: int) -> str:
+    """The name of a search, as `prompt_key` is that of a prompt; `retriever` is the source's `name`."""
+    return _key(search(retriever, query, k))
+
+
+def search(retriever: str, query: str, k: int) -> dict[str, Any]:
+    """A search as JSON."""
+    return {"retriever": retriever, "query": query, "k": k}
+
+
+def _key(asked: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(asked)).hexdigest()
+
+
+def pack(document: dict[str, Any]) -> bytes:
+    """The bytes of a JSON object. Raises `TypeError` for what JSON does not know."""
+    return zlib.compress(canonical(document), 1)
+
+
 def pack_prompt(prompt: Prompt) -> bytes:
     """The bytes of a prompt. Raises `TypeError` for an option that JSON does not know."""
-    return zlib.compress(canonical(question(prompt)), 1)
+    return pack(question(prompt))
 
 
-def pack_answer(answer: Reply | Failure) -> bytes:
+def pack_answer(answer: Answer) -> bytes:
     """The bytes of an answer."""
-    return zlib.compress(canonical(_document(answer)), 1)
+    return pack(_document(answer))
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
@@ -59,11 +97,20 @@ def unpack(packed: bytes) -> dict[str, Any]:
 
 
 def unpack_answer(packed: bytes) -> Reply | Failure:
-    """The answer that was packed. Raises `DamagedError`."""
-    document = unpack(packed)
+    """The answer to a prompt that was packed. Raises `DamagedError`."""
+    return read_answer(unpack(packed))
+
+
+def unpack_found(packed: bytes) -> Found | Failure:
+    """What a search found, as it was packed. Raises `DamagedError`."""
+    return read_found(unpack(packed))
+
+
+def read_answer(document: dict[str, Any]) -> Reply | Failure:
+    """The answer to a prompt that a JSON object stands for. Raises `DamagedError`."""
+    if "failed" in document:
+        return _read_failure(document)
     try:
-        if "failed" in document:
-            return Failure(document["failed"], document["reason"], document["attempts"])
         tokens, usage = document["tokens"], document["usage"]
         read = {
             "tokens": tokens if tokens is None else tuple(map(_token, tokens)),
@@ -74,9 +121,28 @@ def unpack_answer(packed: bytes) -> Reply | Failure:
         raise DamagedError(str(error)) from error
 
 
-def _document(answer: Reply | Failure) -> dict[str, Any]:
+def read_found(document: dict[str, Any]) -> Found | Failure:
+    """What a search found, of which a JSON object tells. Raises `DamagedError`."""
+    if "failed" in document:
+        return _read_failure(document)
+    try:
+        return tuple([Passage(**passage) for passage in document["found"]])
+    except (KeyError, TypeError) as error:
+        raise DamagedError(str(error)) from error
+
+
+def _read_failure(document: dict[str, Any]) -> Failure:
+    try:
+        return Failure(document["failed"], document["reason"], document["attempts"])
+    except KeyError as error:
+        raise DamagedError(str(error)) from error
+
+
+def _document(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, Failure):
         return {"failed": answer.kind, "reason": answer.reason, "attempts": answer.attempts}
+    if isinstance(answer, tuple):
+        return {"found": [_given(passage) for passage in answer]}
     document = {name: getattr(answer, name) for name in Reply.__dataclass_fields__}
     if answer.tokens is not None:
         document["tokens"] = [
@@ -91,6 +157,11 @@ def _document(answer: Reply | Failure) -> dict[str, Any]:
     if answer.usage is not None:
         document["usage"] = [answer.usage.prompt, answer.usage.completion]
     return document
+
+
+def _given(passage: Passage) -> dict[str, str]:
+    fields = ((name, getattr(passage, name)) for name in Passage.__dataclass_fields__)
+    return {name: value for name, value in fields if value is not None}
 
 
 def _token(packed: list[Any]) -> Token:

@@ -16,15 +16,16 @@ APPLICATION: Final = 0x46434A58  # "FCJX", in the file's header
 FORMAT: Final = 1  # counts up when a table changes its meaning
 PATIENCE: Final = 60.0  # seconds to wait for the other processes, each of which holds the file for milliseconds
 
-# `entries` is the journal, in the order of arrival. `kind` is chat for a model's replies and leaves room for others,
-# such as pages and search results. `status` is answered, unreadable, damaged, or a failure's kind.
+# `entries` is the journal, in the order of arrival. `kind` is chat for a model's replies, and search for what a source
+# of evidence found, which has neither model nor template. `status` is answered, unreadable, outdated, damaged, or a
+# failure's kind.
 _TABLES = (
     """CREATE TABLE entries (
     id INTEGER PRIMARY KEY,
     key BLOB NOT NULL,         -- SHA-256 of the question
     kind TEXT NOT NULL,
     status TEXT NOT NULL,
-    source TEXT NOT NULL,      -- the endpoint's name, without credentials
+    source TEXT NOT NULL,      -- the endpoint's or retriever's name, without credentials
     model TEXT NOT NULL,
     template TEXT NOT NULL,
     prompt_tokens INTEGER,
@@ -34,7 +35,7 @@ _TABLES = (
     attempts INTEGER NOT NULL,
     created REAL NOT NULL,     -- seconds since 1970
     asked BLOB NOT NULL,       -- the question, see entries.py; long columns stand last, out of the way of sums
-    answer BLOB NOT NULL       -- the reply or the failure
+    answer BLOB NOT NULL       -- the reply, the passages or the failure
 )""",
     f"CREATE UNIQUE INDEX answered ON entries (key) WHERE status = '{ANSWERED}'",
     f"CREATE INDEX others ON entries (key) WHERE status <> '{ANSWERED}'",
@@ -44,6 +45,14 @@ _TABLES = (
 )
 
 COUNTED: Final = ("hits", "misses", "known", "damaged")  # the names in `counts`
+
+INSERT: Final = f"""
+INSERT INTO entries (key, kind, status, source, model, template, asked, answer, prompt_tokens, completion_tokens,
+                     cost, seconds, attempts, created)
+VALUES (:key, :kind, :status, :source, :model, :template, :asked, :answer, :prompt_tokens, :completion_tokens,
+        :cost, :seconds, :attempts, :created)
+ON CONFLICT (key) WHERE status = '{ANSWERED}' DO NOTHING"""
+"""Adds a row, unless it is an answer to what is answered already."""
 
 Found = TypeVar("Found")
 

@@ -1,9 +1,10 @@
-"""The store of a model's replies: cache and journal in one SQLite file, which several processes may share.
+"""The store of what was asked: cache and journal in one SQLite file, which several processes may share.
 
-A reply is paid for, so it is on disk before anyone uses it: `put` returns when its transaction is through fsync. One
-thread of its own does all the writing and takes whatever has gathered since its last commit into the next one, so a
-thousand replies a second cost some dozens of fsyncs. Reading is done in place: one look-up in an index takes some tens
-of microseconds, less than handing it to a thread.
+It holds the replies of models, and what searches for evidence found. A reply is paid for, so it is on disk before
+anyone uses it: `put` returns when its transaction is through fsync. One thread of its own does all the writing and
+takes whatever has gathered since its last commit into the next one, so a thousand replies a second cost some dozens of
+fsyncs. Reading is done in place: one look-up in an index takes some tens of microseconds, less than handing it to a
+thread.
 
 The file is append-only: a question may fail on Monday and be answered on Tuesday, and both are kept, but it is answered
 once. A unique index over answered rows says so to all processes at once.
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import queue
 import sqlite3
@@ -22,41 +22,41 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from fcjax.errors import OutputError
 from fcjax.io.entries import (
     ANSWERED,
+    CHAT,
     DAMAGED,
+    OUTDATED,
+    SEARCH,
     UNREADABLE,
     DamagedError,
-    canonical,
+    pack,
     pack_answer,
     pack_prompt,
-    question,
+    search,
+    search_key,
     unpack_answer,
+    unpack_found,
 )
-from fcjax.io.schema import COUNTED, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.entries import prompt_key as prompt_key
+from fcjax.io.schema import COUNTED, INSERT, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.passages import Found
 from fcjax.prompts import Failure, Prompt, Reply, Usage
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
 
 Answer = Reply | Failure
+Stored = TypeVar("Stored")
+Read = Callable[[bytes], Stored]
+"""How the packed answer of a row is read; raises `DamagedError`."""
 
 
 def default_path() -> Path:
     """The store that commands share unless told otherwise: `FCJAX_STORE`, or a file in the user's cache folder."""
     return Path(os.environ.get("FCJAX_STORE") or Path.home() / ".cache" / "fcjax" / "replies.sqlite")
-
-
-def prompt_key(endpoint: str, model: str, prompt: Prompt) -> str:
-    """The name of a question: 64 hex digits over all that changes its answer and nothing else.
-
-    `endpoint` is a name without credentials, so that a new key for the same service finds the old replies. Raises
-    `TypeError` for an option that JSON does not know.
-    """
-    asked = {"endpoint": endpoint, "model": model, "prompt": question(prompt)}
-    return hashlib.sha256(canonical(asked)).hexdigest()
 
 
 @dataclass(slots=True)
@@ -148,12 +148,28 @@ class Store:
         A live run gets replies. In replay the latest failure, or a reply in which nobody could find an answer, will do
         as well, so that a run repeats itself whole. A row that is damaged is a miss.
         """
+        return await self._get(key, replay, unpack_answer)
+
+    async def get_found(
+        self, retriever: str, query: str, k: int, *, replay: bool = False, max_age: float | None = None
+    ) -> Found | Failure | None:
+        """What a search found before, or None.
+
+        In replay, the latest failure will do as well, and what is outdated. A live run takes nothing that is older than
+        `max_age` seconds, and makes way for what is found anew.
+        """
+        key = search_key(retriever, query, k)
+        if max_age is not None and not replay:
+            await self._retire(key, self._clock() - max_age)
+        return await self._get(key, replay, unpack_found)
+
+    async def _get(self, key: str, replay: bool, read: Read[Stored]) -> Stored | None:
         rows = await self._look(_ANSWERED, key)
         if replay and not rows:
             rows = await self._look(_OTHERS, key)
         for row, packed in rows:
             try:
-                answer = unpack_answer(packed)
+                answer = read(packed)
             except DamagedError:
                 self._set_aside(row)
             else:
@@ -172,7 +188,6 @@ class Store:
         outcome: Answer,
         usage: Usage | None = None,
         cost: float | None = None,
-        kind: str = "chat",
     ) -> Answer:
         """Store what came of a question; returns when that is durable.
 
@@ -184,25 +199,60 @@ class Store:
         if reply is not None:
             usage = reply.usage if usage is None else usage
             cost = reply.cost if cost is None else cost
-        head = {"key": bytes.fromhex(key), "kind": kind, "source": endpoint, "model": model}
 
-        def insert() -> Answer:
-            row = head | {
-                "status": outcome.kind if isinstance(outcome, Failure) else ANSWERED,
+        def row() -> dict[str, Any]:
+            return {
+                "kind": CHAT,
+                "source": endpoint,
+                "model": model,
                 "template": prompt.template,
                 "asked": pack_prompt(prompt),
-                "answer": pack_answer(outcome),
                 "prompt_tokens": usage.prompt if usage else None,
                 "completion_tokens": usage.completion if usage else None,
                 "cost": cost,
                 "seconds": reply.seconds if reply else None,
                 "attempts": outcome.attempts,
+            }
+
+        return await self._put(key, row, outcome, unpack_answer)
+
+    async def put_found(
+        self, retriever: str, query: str, k: int, outcome: Found | Failure, *, seconds: float | None = None
+    ) -> Found | Failure:
+        """Store what came of a search; returns when that is durable, and what, as `put` does.
+
+        Raises `OutputError` where it could not be written.
+        """
+
+        def row() -> dict[str, Any]:
+            return {
+                "kind": SEARCH,
+                "source": retriever,
+                "model": "",
+                "template": "",
+                "asked": pack(search(retriever, query, k)),
+                "prompt_tokens": None,
+                "completion_tokens": None,
+                "cost": None,
+                "seconds": seconds,
+                "attempts": outcome.attempts if isinstance(outcome, Failure) else 1,
+            }
+
+        return await self._put(search_key(retriever, query, k), row, outcome, unpack_found)
+
+    async def _put(self, key: str, row: Callable[[], dict[str, Any]], outcome: Stored, read: Read[Stored]) -> Stored:
+        def insert() -> Stored:
+            whole = row() | {
+                "key": bytes.fromhex(key),
+                "status": outcome.kind if isinstance(outcome, Failure) else ANSWERED,
+                "answer": pack_answer(outcome),  # type: ignore[arg-type]  # the type variable is one of its kinds
                 "created": self._clock(),
             }
-            return self._insert(row) or outcome
+            standing = self._insert(whole, read)
+            return outcome if standing is None else standing
 
-        answer: Answer = await self._written(insert)
-        return answer
+        stored: Stored = await self._written(insert)
+        return stored
 
     async def reject(self, key: str) -> None:
         """Call a stored reply unreadable: only a replay gets it from now on, and a new one may be stored.
@@ -211,11 +261,16 @@ class Store:
         """
         await self._written(lambda: self._writer.execute(_REJECT, (bytes.fromhex(key),)))
 
-    async def _look(self, query: str, key: str) -> list[tuple[int, bytes]]:
+    async def _retire(self, key: str, before: float) -> None:
+        """Call an answer outdated that is older than `before`."""
+        if self._thread is not None and await self._look(_OLD, key, before):
+            await self._written(lambda: self._writer.execute(_RETIRE, (bytes.fromhex(key), before)))
+
+    async def _look(self, query: str, key: str, *more: float) -> list[tuple[int, bytes]]:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                return self._reader.execute(query, (bytes.fromhex(key),)).fetchall()
+                return self._reader.execute(query, (bytes.fromhex(key), *more)).fetchall()
             except sqlite3.DatabaseError as error:
                 if is_damaged(error):
                     self.stats.damaged += 1
@@ -274,17 +329,17 @@ class Store:
             for job in jobs:
                 job.error = self._trouble(error)
 
-    def _insert(self, row: dict[str, Any]) -> Answer | None:
+    def _insert(self, row: dict[str, Any], read: Read[Stored]) -> Stored | None:
         """Add a row, unless its question is answered: then that answer, and nothing is added."""
-        if self._writer.execute(_INSERT, row).rowcount:
+        if self._writer.execute(INSERT, row).rowcount:
             self.stats.stored += 1
             return None
         ((number, standing),) = self._writer.execute(_ANSWERED, (row["key"],)).fetchall()
         try:
-            answer = unpack_answer(standing)
+            answer = read(standing)
         except DamagedError:
             self._writer.execute(_SET_ASIDE, (number,))
-            return self._insert(row)
+            return self._insert(row, read)
         self.stats.known += 1
         return answer
 
@@ -321,13 +376,9 @@ def _settle_here(jobs: list[_Job]) -> None:
 
 _ANSWERED = f"SELECT id, answer FROM entries WHERE key = ? AND status = '{ANSWERED}'"
 _OTHERS = f"SELECT id, answer FROM entries WHERE key = ? AND status <> '{ANSWERED}' ORDER BY id DESC"
+_OLD = f"{_ANSWERED} AND created < ?"
+_RETIRE = f"UPDATE entries SET status = '{OUTDATED}' WHERE key = ? AND status = '{ANSWERED}' AND created < ?"
 _REJECT = f"UPDATE entries SET status = '{UNREADABLE}' WHERE key = ? AND status = '{ANSWERED}'"
 _SET_ASIDE = f"UPDATE entries SET status = '{DAMAGED}' WHERE id = ?"
-_INSERT = f"""
-INSERT INTO entries (key, kind, status, source, model, template, asked, answer, prompt_tokens, completion_tokens,
-                     cost, seconds, attempts, created)
-VALUES (:key, :kind, :status, :source, :model, :template, :asked, :answer, :prompt_tokens, :completion_tokens,
-        :cost, :seconds, :attempts, :created)
-ON CONFLICT (key) WHERE status = '{ANSWERED}' DO NOTHING"""
 _COUNT = """
 INSERT INTO counts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value"""

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
-from fcjax.errors import InputError, OutputError, SettingsError
-from fcjax.io.entries import ANSWERED, DAMAGED, DamagedError, canonical, unpack
-from fcjax.io.files.streams import Source, refuse_input, write_lines
-from fcjax.io.schema import COUNTED, FORMAT, connect, damaged_file, is_busy, is_damaged, locked, patiently
+import orjson
+
+from fcjax.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.io.entries import ANSWERED, CHAT, DAMAGED, DamagedError, canonical
+from fcjax.io.files.streams import Line, Source, display_name, read_lines, refuse_input, write_lines
+from fcjax.io.rows import NAMES, NUMBERS, RowError, read_row, row_document
+from fcjax.io.schema import COUNTED, FORMAT, INSERT, connect, damaged_file, is_busy, is_damaged, locked, patiently
 
 _SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
-_NAMES: Final = ("kind", "status", "source", "model", "template")
-_NUMBERS: Final = ("prompt_tokens", "completion_tokens", "cost", "seconds", "attempts", "created")
 
 
 def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
@@ -67,18 +71,20 @@ def prune(
     before: float | None = None,
     templates: Sequence[str] = (),
     models: Sequence[str] = (),
+    kinds: Sequence[str] = (),
     failures: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
     """Delete the rows that all the given conditions hold for, and give the space back.
 
-    `before` is in seconds since 1970. Templates and models are names, or patterns with `*` and `?`. `failures` are the
-    rows that a live run does not use. Other processes may go on with the store meanwhile.
+    `before` is in seconds since 1970. Templates, models and kinds are names, or patterns with `*` and `?`. `failures`
+    are the rows that a live run does not use. Other processes may go on with the store meanwhile.
 
     Raises `SettingsError` where no condition is given, `InputError` where there is no store, `OutputError` where it
     cannot be written.
     """
-    conditions, values = _conditions(before, templates, models, failures)
+    patterns = {"template": templates, "model": models, "kind": kinds}
+    conditions, values = _conditions(before, patterns, failures)
     size = _size(path)
     with _reading(path) as connection:
         (entries,) = connection.execute(f"SELECT count(*) FROM entries WHERE {conditions}", values).fetchone()
@@ -111,8 +117,8 @@ class Exported:
 def export(path: Path, out: Source) -> Exported:
     """Write all that a store holds as JSON Lines to `out` (`.gz` compresses it), in the order of arrival.
 
-    A line has the columns of its row, with `prompt` and `answer` as objects. Raises `InputError` where there is no
-    store and `OutputError` where `out` cannot be written.
+    A line has the columns of its row, with the question and the answer as objects (see `rows`). Raises `InputError`
+    where there is no store and `OutputError` where `out` cannot be written.
     """
     refuse_input(out, path)
     damaged = 0
@@ -122,11 +128,70 @@ def export(path: Path, out: Source) -> Exported:
         with _reading(path) as connection:
             for row in _rows(connection):
                 try:
-                    yield canonical(_document(row))
+                    if row is None or row[2] == DAMAGED:
+                        raise DamagedError("what was there is spoilt")
+                    yield canonical(row_document(row))
                 except DamagedError:
                     damaged += 1
 
     return Exported(write_lines(out, lines()), damaged)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Rows that were added, rows that the store had already, and the faults of lines that are no rows."""
+
+    added: int
+    known: int
+    faults: tuple[Fault, ...]
+
+
+def import_rows(path: Path, source: Source) -> Imported:
+    """Add the rows of a file of JSON Lines, as `export` writes it or made by hand (see `rows`), to a store.
+
+    The store is made where there is none. What is answered there already stays as it is. Raises `InputError` for a file
+    that cannot be read, `OutputError` where the store cannot be written.
+    """
+    lines = read_lines(source)
+    first = next(lines, None)  # so that a file that is not there makes no store
+    connection = connect(path)
+    total = known = 0
+    faults: list[Fault] = []
+    try:
+        for pack in _packs(chain(() if first is None else (first,), lines)):
+            rows = []
+            for line in pack:
+                try:
+                    if line.fault is None:
+                        rows.append(read_row(_parsed(line.text), time.time()))
+                    else:
+                        faults.append(line.fault)
+                except RowError as error:
+                    faults.append(Fault(str(error), file=display_name(source), line=line.number))
+            patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
+            for row in rows:
+                if connection.execute(_SAME, row).fetchone() or not connection.execute(INSERT, row).rowcount:
+                    known += 1
+            connection.execute("COMMIT")
+            total += len(rows)
+    except sqlite3.Error as error:
+        raise OutputError(locked(path) if is_busy(error) else f"{path}: nothing can be added ({error})") from error
+    finally:
+        connection.close()
+    return Imported(total - known, known, tuple(faults))
+
+
+def _packs(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    while pack := list(islice(lines, _SPAN)):
+        yield pack
+
+
+def _parsed(text: bytes) -> Any:
+    """A line's JSON, half surrogate pairs among it, as `canonical` writes them."""
+    try:
+        return orjson.loads(text) if b"\\ud" not in text else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"the line is no JSON ({error})") from error
 
 
 @contextmanager
@@ -138,14 +203,6 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise InputError(damaged_file(path, error)) from error
     finally:
         connection.close()
-
-
-def _document(row: tuple[Any, ...] | None) -> dict[str, Any]:
-    if row is None or row[2] == DAMAGED:
-        raise DamagedError("what was there is spoilt")
-    key, *columns, asked, answer = row
-    values = dict(zip((*_NAMES, *_NUMBERS), columns, strict=True))
-    return {"key": key.hex(), **values, "prompt": unpack(asked), "answer": unpack(answer)}
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...] | None]:
@@ -164,15 +221,13 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...] | None]:
                     yield None
 
 
-def _conditions(
-    before: float | None, templates: Sequence[str], models: Sequence[str], failures: bool
-) -> tuple[str, dict[str, Any]]:
+def _conditions(before: float | None, given: Mapping[str, Sequence[str]], failures: bool) -> tuple[str, dict[str, Any]]:
     values: dict[str, Any] = {}
     parts = []
     if before is not None:
         parts.append("created < :before")
         values["before"] = before
-    for column, patterns in (("template", templates), ("model", models)):
+    for column, patterns in given.items():
         if patterns:
             names = {f"{column}{i}": pattern for i, pattern in enumerate(patterns)}
             parts.append("(" + " OR ".join(f":{name} = {column} OR {column} GLOB :{name}" for name in names) + ")")
@@ -180,7 +235,7 @@ def _conditions(
     if failures:
         parts.append(f"status <> '{ANSWERED}'")
     if not parts:
-        raise SettingsError("nothing says what to prune; give an age, templates, models or failures")
+        raise SettingsError("nothing says what to prune; give an age, templates, models, a kind or failures")
     return " AND ".join(parts), values
 
 
@@ -200,9 +255,8 @@ _GROUP: Final = (
 _GROUPS = f"""
 SELECT kind, source, model, template, sum(status = '{ANSWERED}'), sum(status <> '{ANSWERED}'),
        coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0.0),
-       sum(status = '{ANSWERED}' AND cost IS NULL)
+       sum(status = '{ANSWERED}' AND cost IS NULL AND kind = '{CHAT}')
 FROM entries GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC, 1, 2, 3, 4"""
+_SAME = "SELECT 1 FROM entries WHERE key = :key AND status = :status AND answer = :answer"
 _DELETE = "DELETE FROM entries WHERE id BETWEEN :first AND :last AND "
-_READ = (
-    f"SELECT key, {', '.join((*_NAMES, *_NUMBERS))}, asked, answer FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"
-)
+_READ = f"SELECT key, {', '.join((*NAMES, *NUMBERS))}, asked, answer FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"

@@ -32,8 +32,7 @@ _PASSING: Final = {408: "timeout", 425: "server_error", 429: "rate_limit", 503: 
 class SearchApi:
     """Calls one service. `remedies` say what to change, by kind of refusal; `secret` never leaves but as a header.
 
-    Retries are drawn with `random` and timed by `clock`. A slot is held neither in back-off nor while waiting for the
-    rate limit. Use it in one event loop, and close it in the same.
+    Retries are drawn with `random` and timed by `clock`. No slot is held in back-off. Use it in one event loop, and close it in the same.
     """
 
     def __init__(
@@ -68,8 +67,8 @@ class SearchApi:
     ) -> dict[str, Any] | Failure:
         """The JSON object that `path` answers with, by POST where there is `json`, or why there is none."""
         for attempt in count(1):
-            await self._rate.reserve(0)
             async with self._slots:
+                await self._rate.reserve(0)  # not before: turns that wait for slots would be taken all at once
                 if self._stopped is not None:
                     return self._stopped
                 self.sent += 1

@@ -1,0 +1,182 @@
+"""A row of the store as a line of JSON: as `fcjax cache export` writes it, or a person by hand.
+
+    {"kind": "chat", "source": "http://127.0.0.1/v1", "model": "m", "prompt": {"messages": [["user", "?"]],
+     "template": "relate.pairwise/1"}, "answer": {"text": "[Neutral]"}}
+    {"kind": "search", "asked": {"retriever": "wikipedia/1:en:4000", "query": "Rome", "k": 3}, "answer": {"found":
+     [{"title": "Rome", "text": "...", "link": "https://en.wikipedia.org/wiki/Rome"}]}}
+
+What is left out has the value that a `Prompt`, a `Reply` or a `Passage` has without it. The key follows from the
+question; where it is given as well, it must be the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from fcjax.arguments import is_number
+from fcjax.io.entries import (
+    ANSWERED,
+    CHAT,
+    SEARCH,
+    DamagedError,
+    pack,
+    pack_answer,
+    pack_prompt,
+    prompt_key,
+    read_answer,
+    read_found,
+    search_key,
+    unpack,
+)
+from fcjax.passages import Passage
+from fcjax.prompts import Failure, Prompt, Reply
+
+NAMES: Final = ("kind", "status", "source", "model", "template")
+NUMBERS: Final = ("prompt_tokens", "completion_tokens", "cost", "seconds", "attempts", "created")
+
+_ASKED: Final = {CHAT: "prompt", SEARCH: "asked"}
+_WHOLE: Final = ("prompt_tokens", "completion_tokens", "attempts")
+
+
+class RowError(ValueError):
+    """A line that is no row; the message says what was seen and what is allowed."""
+
+
+def row_document(row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row, whose columns are the key, `NAMES`, `NUMBERS`, `asked` and `answer`, as JSON. Raises `DamagedError`."""
+    key, *columns, asked, answer = row
+    values = dict(zip((*NAMES, *NUMBERS), columns, strict=True))
+    return {"key": key.hex(), **values, _ASKED.get(values["kind"], "asked"): unpack(asked), "answer": unpack(answer)}
+
+
+def read_row(document: Any, now: float) -> dict[str, Any]:
+    """The columns of a row, by name; `now` is the time of one without a date, in seconds since 1970.
+
+    Raises `RowError`.
+    """
+    if not isinstance(document, dict):
+        raise RowError(f"the line is a JSON {type(document).__name__}; allowed: an object")
+    kind = document.get("kind", CHAT)
+    if kind not in _ASKED:
+        raise RowError(f"kind is {kind!r:.60}; allowed: {' or '.join(_ASKED)}")
+    for name in (_ASKED[kind], "answer"):
+        if not isinstance(document.get(name), dict):
+            raise RowError(f"{name} is {document.get(name)!r:.60}; allowed: an object")
+    known = {"key", *NAMES, *NUMBERS, _ASKED[kind], "answer"}
+    if unknown := sorted(set(document) - known):
+        raise RowError(f"the fields {', '.join(unknown)} are unknown; allowed: {', '.join(sorted(known))}")
+    key, columns, attempts = (_chat if kind == CHAT else _search)(document)
+    if document.get("key", key) != key:
+        raise RowError(f"key is {document['key']!r:.80}, and the question's is {key}; leave the key out")
+    return {
+        "key": bytes.fromhex(key),
+        "kind": kind,
+        **columns,
+        **{name: _number(document, name) for name in ("prompt_tokens", "completion_tokens", "cost", "seconds")},
+        "attempts": attempts if document.get("attempts") is None else _number(document, "attempts"),
+        "created": now if document.get("created") is None else _number(document, "created"),
+    }
+
+
+def _chat(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
+    source, model = (_name(document, name) for name in ("source", "model"))
+    prompt = _prompt(document["prompt"], hand_made="key" not in document)
+    if document.get("template") not in (None, prompt.template):
+        raise RowError(f"template is {document['template']!r:.80}, and the prompt's is {prompt.template!r}")
+    whole = {"tokens": None, "usage": None, "attempts": 1} | document["answer"]
+    answer = _answered(lambda: read_answer(whole))
+    if isinstance(answer, Reply) and not isinstance(answer.text, str):
+        raise RowError(f"answer.text is {answer.text!r:.60}; allowed: a string")
+    try:
+        key, asked = prompt_key(source, model, prompt), pack_prompt(prompt)
+    except TypeError as error:
+        raise RowError(f"prompt is no JSON ({error})") from error
+    columns = {
+        "status": _status(document, answer),
+        "source": source,
+        "model": model,
+        "template": prompt.template,
+        "asked": asked,
+        "answer": pack_answer(answer),
+    }
+    return key, columns, answer.attempts
+
+
+def _search(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
+    asked = document["asked"]
+    retriever, query, k = (asked.get(name) for name in ("retriever", "query", "k"))
+    if not (isinstance(retriever, str) and isinstance(query, str) and is_number(k, 1, whole=True)):
+        raise RowError(f"asked is {dict(asked)!r:.120}; allowed: the texts retriever and query, and the number k")
+    found = _answered(lambda: read_found({"attempts": 1} | document["answer"]))
+    for i, passage in enumerate(() if isinstance(found, Failure) else found):
+        for field in fields(Passage):
+            value = getattr(passage, field.name)
+            if value is not None and not isinstance(value, str):
+                raise RowError(f"answer.found[{i}].{field.name} is {value!r:.60}; allowed: a string")
+    columns = {
+        "status": _status(document, found),
+        "source": retriever,
+        "model": "",
+        "template": "",
+        "asked": pack({"retriever": retriever, "query": query, "k": k}),
+        "answer": pack_answer(found),
+    }
+    return search_key(retriever, query, k), columns, found.attempts if isinstance(found, Failure) else 1
+
+
+def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
+    messages = given.get("messages")
+    pairs = [
+        tuple(message.get(name) for name in ("role", "content")) if isinstance(message, dict) else message
+        for message in (messages if isinstance(messages, list) else [None])
+    ]
+    if not all(isinstance(pair, tuple | list) and [str, str] == [*map(type, pair)] for pair in pairs):
+        raise RowError(f"prompt.messages is {messages!r:.120}; allowed: pairs of a role and a content")
+    if not isinstance(given.get("template"), str):
+        raise RowError(f"prompt.template is {given.get('template')!r:.60}; allowed: a template's name and version")
+    try:
+        prompt = Prompt(**{**given, "messages": tuple((role, content) for role, content in pairs)})
+    except TypeError as error:
+        raise RowError(f"prompt does not fit ({error}); allowed: the fields of a prompt") from error
+    for name in ("max_tokens", "sample"):
+        if not is_number(getattr(prompt, name), 0, whole=True):
+            raise RowError(f"prompt.{name} is {getattr(prompt, name)!r:.60}; allowed: a whole number of 0 or more")
+    if not (is_number(prompt.temperature, 0) and isinstance(prompt.options, dict)):
+        raise RowError("prompt.temperature or prompt.options does not fit; allowed: a number, an object")
+    # People write 0 for 0.0, which would be another key.
+    return replace(prompt, temperature=float(prompt.temperature)) if hand_made else prompt
+
+
+def _answered(read: Any) -> Any:
+    try:
+        return read()
+    except DamagedError as error:
+        raise RowError(f"answer does not fit ({error}); allowed: a reply, what was found, or a failure") from error
+
+
+def _status(document: Mapping[str, Any], answer: Any) -> str:
+    """A row's status; what is stored for a failure follows from the failure."""
+    if isinstance(answer, Failure):
+        if not (isinstance(answer.kind, str) and isinstance(answer.reason, str)):
+            raise RowError("answer.failed or answer.reason is no text")
+        return answer.kind
+    status = document.get("status", ANSWERED)
+    if not isinstance(status, str) or not status:
+        raise RowError(f"status is {status!r:.60}; allowed: a word such as {ANSWERED}")
+    return status
+
+
+def _name(document: Mapping[str, Any], name: str) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise RowError(f"{name} is {value!r:.60}; allowed: a text that is not empty")
+    return value
+
+
+def _number(document: Mapping[str, Any], name: str) -> Any:
+    value = document.get(name)
+    if value is not None and not is_number(value, 0, 2**53, whole=name in _WHOLE):
+        raise RowError(f"{name} is {value!r:.60}; allowed: a number of 0 or more")
+    return value
