@@ -125,7 +125,9 @@ def test_passages_end_where_paragraphs_lines_sentences_or_words_do():
 
 def test_all_kinds_of_files_are_read(tmp_path):
     page = "<html><head><title>Apollo 11</title></head><body><nav>Menu</nav><article>" + (
-        "<p>Apollo 11 landed on the Moon in July 1969, and Neil Armstrong stepped out of it.</p>" * 4
+        "<p>Apollo 11 landed on the Moon in July 1969, and Neil Armstrong stepped out of it.</p>"
+        "<p>Michael Collins stayed in orbit, alone behind the Moon for half of every hour that the others were down.</p>"
+        "<p>They came down in the Pacific eight days after they had left, and were kept apart from all for weeks.</p>"
     )
     corpus = opened(
         written(
@@ -269,7 +271,8 @@ def test_a_missing_extra_is_named(monkeypatch):
     ("files", "says"),
     [
         ({}, "no such folder"),
-        ({"a.pdf": b"%PDF"}, r"no documents[\s\S]*\.pdf \(1\)"),
+        ({"a.docx": b"PK"}, r"no documents[\s\S]*\.docx \(1\)"),
+        ({"a.pdf": b"%PDF-1.7"}, "PDF cannot be read"),
         ({"a.txt": b""}, "no text"),
         ({"a.txt": " \n "}, "no text"),
         ({"a.txt": b"\x89PNG\0\0\0"}, "binary"),
@@ -295,13 +298,13 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path):
                 "wide.txt": "Wide letters".encode("utf-16"),
                 "rows.jsonl": '{"text": "Row one"}\n{broken\n17\n{"text": ""}\n{"text": "Row five"}\n',
                 "long.jsonl": json.dumps({"text": "endless " * 1_250_000}),
-                "slides.pdf": b"%PDF-1.7",
+                "slides.pptx": b"PK",
             },
         )
     )
     told = "\n".join(map(str, corpus.faults))
     assert corpus.fault_count == len(corpus.faults) == 7
-    for name in ("image.txt", "damaged.txt.gz", "old.txt", "rows.jsonl:2", "rows.jsonl:3", "rows.jsonl:4", ".pdf (1)"):
+    for name in ("image.txt", "damaged.txt.gz", "old.txt", "rows.jsonl:2", "rows.jsonl:3", "rows.jsonl:4", ".pptx (1)"):
         assert name in told
     for query, link in {"vasa": "good.txt", "Köln": "old.txt", "wide": "wide.txt", "five": "rows.jsonl#5"}.items():
         assert links(corpus.find(query, 1)) == [link]

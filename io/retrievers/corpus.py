@@ -1,14 +1,18 @@
 """Documents of a folder or file, cut into passages, with all that could not be read told by name.
 
-Text (`.txt`, `.md`), web pages (`.html`) and rows of JSON (`.jsonl`, `.json`; text under `text`, `contents` or
+Text (`.txt`, `.md`), web pages (`.html`), `.pdf`, and rows of JSON (`.jsonl`, `.json`; text under `text`, `contents` or
 `snippet`, with `title` and `link` or `url`), each plain or compressed by gzip.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import html
+import io
 import os
 import re
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -20,14 +24,15 @@ from typing import Any, Final
 from fcjax.errors import Fault, InputError, counted
 from fcjax.io.files.objects import read_objects
 from fcjax.io.files.streams import WHOLE_LIMIT
+from fcjax.io.retrievers.extraction import HTML, LONGEST, ExtractionError, decode, kind_of, text_of, tidy
 from fcjax.passages import Passage
 
 CHUNK: Final = 1000
 """Characters that a passage has at most, unless told otherwise."""
 
 _KINDS: Final = {
-    ".txt": "text", ".text": "text", ".md": "text", ".markdown": "text", ".html": "html", ".htm": "html",
-    ".xhtml": "html", ".jsonl": "rows", ".ndjson": "rows", ".json": "rows",
+    ".txt": "text", ".text": "text", ".md": "text", ".markdown": "text", ".html": "page", ".htm": "page",
+    ".xhtml": "page", ".pdf": "page", ".jsonl": "rows", ".ndjson": "rows", ".json": "rows",
 }  # fmt: skip
 _MOST_FAULTS: Final = 100  # that are kept; all are counted
 
@@ -150,20 +155,38 @@ Document = tuple[str | None, str, str]  # title, text, link
 
 
 def _read_text(entry: Entry, faults: Faults) -> Iterator[Document]:
-    text = _decoded(entry, faults)
+    content = _content(entry)
+    text = decode(content, None)
+    sample = text[:65536]
+    if "\0" in sample or len(_NO_TEXT.findall(sample)) * 50 > len(sample):
+        raise InputError(Fault("the file is binary; allowed: text", file=str(entry.path)))
+    if not _is_unicode(content, text):
+        faults.add(Fault("the text is not UTF-8, or not all of it; its encoding was guessed", file=str(entry.path)))
     heading = re.match(r"\s*#{1,3}\s+(.+)", text) if _suffix(entry.name).startswith(".m") else None
-    yield (heading[1].strip() if heading else _title_of(entry)), text, entry.name
+    yield (heading[1].strip() if heading else _title_of(entry)), tidy(text), entry.name
 
 
-def _read_html(entry: Entry, faults: Faults) -> Iterator[Document]:
-    import trafilatura  # takes most of a second to load
+def _read_page(entry: Entry, faults: Faults) -> Iterator[Document]:
+    """HTML or PDF."""
+    content = _content(entry)
+    kind = kind_of("text/html" if _suffix(entry.name) != ".pdf" else "application/pdf", content[:1024])
+    if kind is None:
+        raise InputError(Fault("the file is not what its name says", file=str(entry.path)))
+    try:
+        text, note = text_of(kind, content, None, time.monotonic() + _PDF_SECONDS)
+    except ExtractionError as error:
+        raise InputError(Fault(str(error), file=str(entry.path))) from error
+    if len(text) == LONGEST:
+        note = f"only the first {LONGEST:,} characters were read"
+    if note:
+        faults.add(Fault(note, file=str(entry.path)))
+    title = _TITLE.search(decode(content[:65536], None, meta=True)) if kind == HTML else None
+    yield (" ".join(html.unescape(title[1]).split()) if title else "") or _title_of(entry), text, entry.name
 
-    page = _decoded(entry, faults)
-    found: Any = trafilatura.bare_extraction(page, include_comments=False, favor_recall=True, with_metadata=True)
-    text = (found.text if found else "") or trafilatura.html2txt(page)
-    if not text.strip():
-        faults.add(Fault("the page has no text", file=str(entry.path)))
-    yield ((found.title if found else None) or _title_of(entry)), text, entry.name
+
+_NO_TEXT: Final = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
+_TITLE: Final = re.compile(r"<title[^>]*>(.{0,1000}?)</title>", re.IGNORECASE | re.DOTALL)
+_PDF_SECONDS: Final = 60.0
 
 
 def _read_rows(entry: Entry, faults: Faults) -> Iterator[Document]:
@@ -182,7 +205,7 @@ def _read_rows(entry: Entry, faults: Faults) -> Iterator[Document]:
             yield title, text, link or f"{entry.name}#{id or item.number}"
 
 
-_READERS: Final = {"text": _read_text, "html": _read_html, "rows": _read_rows}
+_READERS: Final = {"text": _read_text, "page": _read_page, "rows": _read_rows}
 _KEYS: Final = (("text", "contents", "snippet"), ("title",), ("link", "url"), ("id",))
 
 
@@ -193,43 +216,28 @@ def _first(row: dict[str, Any], *keys: str) -> str:
     return next((text for text in texts if text.strip()), "")
 
 
-def _decoded(entry: Entry, faults: Faults) -> str:
-    """A file's text: Unicode if it is that, else in the encoding that it looks most like, which is told as a fault."""
+def _content(entry: Entry) -> bytes:
+    """The bytes of a file that is read as one piece. Raises `InputError` where it is too long or damaged."""
     place = str(entry.path)
-    if entry.size > WHOLE_LIMIT:
-        message = f"the file has {entry.size:,} bytes; allowed: at most {WHOLE_LIMIT:,}, or rows in a .jsonl file"
+    content = b""
+    if entry.size <= WHOLE_LIMIT:
+        content = entry.path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            try:
+                with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+                    content = stream.read(WHOLE_LIMIT + 1)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise InputError(Fault(f"the gzip data are damaged ({error})", file=place)) from error
+    if max(entry.size, len(content)) > WHOLE_LIMIT:
+        message = f"the file has more than {WHOLE_LIMIT:,} bytes; allowed: smaller ones, or rows in a .jsonl file"
         raise InputError(Fault(message, file=place))
-    content = entry.path.read_bytes()
-    if content.startswith(b"\x1f\x8b"):
-        try:
-            with gzip.open(entry.path) as stream:
-                content = stream.read(WHOLE_LIMIT + 1)[:WHOLE_LIMIT]
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(Fault(f"the gzip data are damaged ({error})", file=place)) from error
-    for mark, encoding in _MARKED.items():
-        if content.startswith(mark):
-            return content.decode(encoding, errors="replace").lstrip("\ufeff")
-    if b"\0" in content[:65536]:
-        raise InputError(Fault("the file is binary; allowed: text", file=place))
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        if error.end >= len(content) - 4 and error.reason == "unexpected end of data":
-            return content.decode(errors="ignore")
-    from trafilatura.utils import detect_encoding
-
-    encoding = next(iter(detect_encoding(content)), "cp1252")
-    text = content.decode(encoding, errors="replace")
-    if sum(sign < " " and sign not in "\t\n\r\f\x1b" for sign in text[:65536]) > len(text[:65536]) // 50:
-        raise InputError(Fault("the file is binary; allowed: text", file=place))
-    faults.add(Fault(f"the text is not UTF-8; it was read as {encoding}", file=place))
-    return text
+    return content
 
 
-_MARKED: Final = {  # byte order marks; that of UTF-32 begins like that of UTF-16
-    b"\xef\xbb\xbf": "utf-8", b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-}  # fmt: skip
+def _is_unicode(content: bytes, text: str) -> bool:
+    """Whether `text` is what Unicode says that `content` is, and no guess."""
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # that of UTF-32 begins like it, or with 0
+    return wide or content.removeprefix(codecs.BOM_UTF8) == text.encode(errors="replace")
 
 
 def _kind(name: str) -> str | None:
