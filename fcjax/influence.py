@@ -12,14 +12,14 @@ Where f(s, t) is 0 or nearly so, Q comes from the same rows of the graph with on
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from fcjax.engine import infer
-from fcjax.errors import counted
+from fcjax.errors import SettingsError, counted
 from fcjax.graph import FactGraph
 from fcjax.limits import Limits
 from fcjax.posterior import Posterior
@@ -64,29 +64,50 @@ class Influence:
         return f"<table><tr><th>atom</th><th>most influential relation</th><th>dP/dp</th></tr>{rows}</table>"
 
 
-def influences(graphs: Sequence[FactGraph], limits: Limits | None = None) -> list[Influence]:
+def influences(
+    graphs: Sequence[FactGraph],
+    limits: Limits | None = None,
+    *,
+    atoms: Sequence[Collection[str] | None] | None = None,
+) -> list[Influence]:
     """The influence of every relation on every atom, one result a graph, in order.
 
-    At p = 0 and p = 1 it is the one-sided derivative. A graph that is inconsistent, too wide for elimination or a bare
-    model never raises: its `status` says why there is nothing.
+    `atoms` names the atoms that are wanted, for each graph its own or None for all; each costs a row. At p = 0 and
+    p = 1 it is the one-sided derivative, and each such relation costs as many rows again. A graph that is inconsistent,
+    too wide for elimination or a bare model never raises: its `status` says why there is nothing. Raises
+    `SettingsError` where `atoms` has another length than `graphs` or names what is no atom.
     """
+    if atoms is not None and len(atoms) != len(graphs):
+        raise SettingsError(f"atoms has {len(atoms)} rows; allowed: one a graph ({len(graphs)}), or None")
+    wanted = [_wanted(graph, None if atoms is None else atoms[g]) for g, graph in enumerate(graphs)]
     found: list[Influence] = []
     for start in range(0, len(graphs), TOGETHER):
         part = graphs[start : start + TOGETHER]
-        atoms = [tuple(name for name, kind in zip(g.ids, g.kinds, strict=True) if kind == "atom") for g in part]
+        asked = wanted[start : start + TOGETHER]
         open_ = [_near_zero(graph) for graph in part]  # factors
         rows: list[FactGraph] = []
         evidence: list[dict[str, bool]] = []
-        for graph, names, factors in zip(part, atoms, open_, strict=True):
+        for graph, names, factors in zip(part, asked, open_, strict=True):
             for variant in (graph, *(_with_ones(graph, f) for f in factors)):
                 rows += [variant] * (1 + len(names))
                 # an atom that was observed before stays as it was, and comes out as moved by nothing
                 evidence += [{}, *({name: graph.evidence.get(name, True)} for name in names)]
         answers = iter(infer(rows, evidence=evidence, limits=limits, pairs=True, backend="cpu"))  # float64
         found += [
-            _influence(graph, names, factors, answers) for graph, names, factors in zip(part, atoms, open_, strict=True)
+            _influence(graph, names, factors, answers) for graph, names, factors in zip(part, asked, open_, strict=True)
         ]
     return found
+
+
+def _wanted(graph: FactGraph, names: Collection[str] | None) -> tuple[str, ...]:
+    """The atoms of a graph, or those of `names`, in the graph's order; a merged duplicate stands for the kept one."""
+    atoms = tuple(name for name, kind in zip(graph.ids, graph.kinds, strict=True) if kind == "atom")
+    if names is None:
+        return atoms
+    asked = {graph.aliases.get(name, name) for name in ([names] if isinstance(names, str) else names)}
+    if unknown := asked.difference(atoms):
+        raise SettingsError(f"atoms names {sorted(unknown)}; allowed: ids of atoms of the graph, a list for each graph")
+    return tuple(name for name in atoms if name in asked)
 
 
 def _influence(graph: FactGraph, atoms: tuple[str, ...], open_: list[int], answers: Iterator[Posterior]) -> Influence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fcjax.agreement import HUMAN
 from fcjax.measures import K, Tally, case_measures, precision
@@ -27,6 +27,7 @@ STRONGEST: Final = 3
 """How many relations for an atom, and how many against it, its row names."""
 
 Row = dict[str, Any]
+Side = Literal["for", "against"]
 Values = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
 """`p`, `lower`, `upper` and `certain` of a posterior, by id."""
 
@@ -146,9 +147,9 @@ def _atom_row(atom: Atom, values: Values | None, status: Status, relations: list
 
 def _strongest(relations: list[Relation]) -> list[Row]:
     """The most probable relations for an atom, then those against it; of equals, the earlier one."""
-    sides: dict[str, list[Relation]] = {"for": [], "against": []}
+    sides: dict[Side, list[Relation]] = {"for": [], "against": []}
     for relation in relations:
-        sides["against" if relation.type is RelationType.CONTRADICTION else "for"].append(relation)
+        sides[side_of(relation.type)].append(relation)
     return [
         {
             "source": relation.source,
@@ -160,6 +161,11 @@ def _strongest(relations: list[Relation]) -> list[Row]:
         for side, ours in sides.items()
         for relation in sorted(ours, key=lambda relation: -(relation.probability or 0.0))[:STRONGEST]
     ]
+
+
+def side_of(type: RelationType | None) -> Side:
+    """Whether a relation that made a factor speaks for an atom that it touches, or against it."""
+    return "against" if type is RelationType.CONTRADICTION else "for"
 
 
 def _touching(relations: Iterable[Relation], atoms: set[str]) -> dict[str, list[Relation]]:

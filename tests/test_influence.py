@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from samples import PRIOR, atom, clique, context, edge, fact_graphs, random_graph, settings_of
 
 from fcjax.engine import infer
+from fcjax.errors import SettingsError
 from fcjax.influence import influences, leave_one_out
 from fcjax.limits import Limits
 from fcjax.records import Status
@@ -154,3 +155,30 @@ def test_evidence_of_the_graph_itself_counts() -> None:
     name = graph.ids[0]
     found = infer([replace(graph, evidence={name: False})])[0]
     assert dict(found.p.items()) == pytest.approx(oracle.enumerate_states(net.observe({name: False})).p, abs=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn=st.data())
+def test_of_some_atoms_it_is_as_of_all(drawn: st.DataObject) -> None:
+    graphs = [build(drawn.draw(fact_graphs(max_nodes=7, hard=True))) for _ in range(3)]
+    everything = influences(graphs)
+    wanted = [drawn.draw(st.one_of(st.none(), st.sets(st.sampled_from(all_.atoms or ("",))))) for all_ in everything]
+    wanted = [None if names == {""} else names for names in wanted]
+    for names, some, all_ in zip(wanted, influences(graphs, atoms=wanted), everything, strict=True):
+        assert some.atoms == tuple(name for name in all_.atoms if names is None or name in names)
+        assert some.status == all_.status
+        rows = [all_.atoms.index(name) for name in some.atoms]
+        np.testing.assert_array_equal(some.values, all_.values[rows])
+
+
+def test_what_is_no_atom_is_refused() -> None:
+    graph, _ = preset({"nodes": [atom("a"), context("c", 0.9)], "edges": [edge("c", "a", "entailment", 0.8)]})
+    with pytest.raises(SettingsError, match=r"atoms has 2 rows; allowed: one a graph \(1\)"):
+        influences([graph], atoms=[["a"], ["a"]])
+    for wrong in (["c"], ["a", "b"], "other"):
+        with pytest.raises(SettingsError, match="allowed: ids of atoms of the graph"):
+            influences([graph], atoms=[wrong])
+    (copied,) = influences([replace(graph, aliases={"copy": "a"})], atoms=[["copy"]])
+    assert copied.atoms == ("a",)
+    with pytest.raises(KeyError):
+        influences([graph], atoms=[[]])[0].top("a")
