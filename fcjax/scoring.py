@@ -131,7 +131,8 @@ def feedback_of(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings:
     from fcjax.feedback import feedbacks
 
     ready = [one for one in jobs if isinstance(one, Job)]
-    told = iter(feedbacks([(one.case, one.graph, p) for one, p in zip(ready, found, strict=True)], settings.limits))
+    scored = [(one.case, one.graph, row) for one, row in zip(ready, rows(ready, found, settings), strict=True)]
+    told = iter(feedbacks(scored, settings.limits))
     for one in jobs:
         yield next(told) if isinstance(one, Job) else None
 
