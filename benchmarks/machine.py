@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("fcjax", "aiohttp", "jax", "jaxlib", "litellm", "numba", "numpy", "pyAgrum")
+PACKAGES = ("fcjax", "aiohttp", "bm25s", "jax", "jaxlib", "litellm", "numba", "numpy", "pyAgrum")
 
 
 def describe() -> dict[str, Any]:

@@ -156,6 +156,37 @@ def test_a_short_run_writes_its_record(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.png"))
 
 
+def test_retrieval_counts_the_passages_that_people_marked(tmp_path: Path) -> None:
+    """Two claims, one of which finds one of the two passages that entail it, since the other shares no word with it."""
+    contexts = [
+        {"id": "c0", "text": "The Vasa sank in 1628."},
+        {"id": "c1", "text": "A warship went down."},
+        {"id": "c2", "text": "The Vasa sank as a cake does."},
+        {"id": "c3", "text": "Water is wet."},
+    ]
+    atoms = [
+        {"id": "a0", "text": "Vasa sank, 1628", "contexts": ["c0", "c1", "c2"]},
+        {"id": "a1", "text": "Nothing of it", "contexts": ["c3"]},
+    ]
+    relations = [
+        {"source": source, "target": "a0", "type": kind, "probability": 1.0}
+        for source, kind in (("c0", "entailment"), ("c1", "entailment"), ("c2", "contradiction"))
+    ]
+    case = {"id": "ships", "atoms": atoms, "contexts": contexts, "relations": relations}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    command = [sys.executable, "-P", str(FOLDER / "retrieval.py"), "--cases", str(tmp_path / "cases.jsonl")]
+    command += ["--passages", "300", "--queries", "20", "--out", str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "results").glob("*-retrieval-*.json")
+    found = json.loads(path.read_text())
+    assert found["evidence"]["supporting"]["recall"] == {"1": 0.5, "3": 0.5, "5": 0.5, "10": 0.5}
+    assert found["evidence"]["supporting"]["any"]["1"] == 1.0
+    assert found["evidence"]["all_own"]["recall"]["3"] == pytest.approx((2 / 3 + 0) / 2)
+    assert found["speed"]["queries_per_s"] > 0
+    assert found["machine"]["versions"]["bm25s"]
+
+
 def test_unknown_parts_and_sizes_are_refused() -> None:
     for words in (["spede"], ["--sizes", "huge"]):
         command = [sys.executable, str(FOLDER / "bench.py"), *words]
