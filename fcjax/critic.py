@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
+from copy import copy
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
@@ -144,6 +146,16 @@ class Critic:
         self.how = Relating(version=self.version, model=relate or RelationModel(), screen=screen)
         self.pipeline = replace(pipeline or Pipeline(), asks=client is not None, searches=retrieve is not None)
         self._open, self._window = open_cases, window
+        self._asker: Asker | None = None  # each run has one of its own, unless `using` gave one
+        self._engine = Lock()  # it has all cores at work for one batch: two at once are no faster
+
+    def using(self, *, asker: Asker | None = None, pipeline: Pipeline | None = None) -> Critic:
+        """The same critic, asking through `asker` (which may count, or end several runs at once) or with another
+        pipeline, whose `asks` and `searches` are used as they are."""
+        other = copy(self)
+        other._asker = asker or self._asker
+        other.pipeline = pipeline or self.pipeline
+        return other
 
     async def critique(self, case: Case) -> Critique:
         """The critique of one case. What fails is in its status and its atoms' own; raises as `critique_many` does."""
@@ -171,7 +183,7 @@ class Critic:
         self, cases: Iterable[Case] | AsyncIterable[Case], after: After, tally: Tally
     ) -> AsyncGenerator[Case, None]:
         """Each case with all that it lacked, in order."""
-        asker = None if self.client is None else Asker(self.client)
+        asker = self._asker or (None if self.client is None else Asker(self.client))
         room = asyncio.Semaphore(4 * self._open)
         fed: deque[int] = deque()  # places of the cases that are being related, in the order of their coming
         finished: dict[int, Case] = {}  # cases that wait for others before them
@@ -232,8 +244,10 @@ class Critic:
     def _scored(self, cases: list[Case]) -> list[Critique]:
         """The critiques of cases that have been through all stages."""
         jobs = [self._job(case) for case in cases]
-        found = posteriors(jobs, self.settings)
-        answers = zip(cases, rows(jobs, found, self.settings), feedback_of(jobs, found, self.settings), strict=True)
+        with self._engine:
+            found = posteriors(jobs, self.settings)
+            told_of = list(feedback_of(jobs, found, self.settings))
+        answers = zip(cases, rows(jobs, found, self.settings), told_of, strict=True)
         return [self._critique(case, row, feedback) for case, row, feedback in answers]
 
     def _job(self, case: Case) -> Job | Row:
