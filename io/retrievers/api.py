@@ -32,7 +32,8 @@ _PASSING: Final = {408: "timeout", 425: "server_error", 429: "rate_limit", 503: 
 class SearchApi:
     """Calls one service. `remedies` say what to change, by kind of refusal; `secret` never leaves but as a header.
 
-    Retries are drawn with `random` and timed by `clock`. No slot is held in back-off. Use it in one event loop, and close it in the same.
+    Retries are drawn with `random` and timed by `clock`. No slot is held in back-off. Use it in one event loop, and
+    close it in the same.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A source of evidence behind the store: what was found once is on disk, and a run can be repeated without the source."""
+"""A source of evidence behind the store: what was found is on disk, and a run can be repeated without the source."""
 
 from __future__ import annotations
 

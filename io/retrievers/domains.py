@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -111,11 +113,10 @@ def read_priors(path: str | os.PathLike[str]) -> dict[str, float]:
 
 
 def _priors(table: Any, place: str) -> dict[str, float]:
-    pairs = table.items() if isinstance(table, Mapping) else table
-    if not isinstance(table, Mapping | list):
+    if not isinstance(table, Mapping):
         raise SettingsError(f"{place} is a {type(table).__name__}; allowed: a table from domain to prior")
     found: dict[str, float] = {}
-    for given, value in pairs:
+    for given, value in table.items():
         if not is_number(value, 0, 1):
             raise SettingsError(f"{place}: the prior of {given!r:.80} is {value!r:.60}; allowed: a number from 0 to 1")
         name = domain(given, place)
@@ -124,31 +125,28 @@ def _priors(table: Any, place: str) -> dict[str, float]:
     return found
 
 
-def _csv(text: str) -> list[tuple[str, Any]]:
+def _csv(text: str) -> dict[str, Any]:
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if any(map(str.strip, row))]
-    if rows and [cell.lower() for cell in rows[0][:2]] == ["domain", "prior"]:
+    if rows and [cell.lower() for cell in rows[0]] == ["domain", "prior"]:
         del rows[0]
-    found: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     for row in rows:
         if row[0].startswith("#"):
             continue
         if len(row) != 2:
             raise ValueError(f"the line {','.join(row)!r:.80} has {len(row)} columns; allowed: domain and prior")
-        try:
-            found.append((row[0], float(row[1])))
-        except ValueError:
-            found.append((row[0], row[1]))  # `_priors` tells what is wrong with it
+        value: Any = row[1]
+        with contextlib.suppress(ValueError):  # `_priors` tells what is wrong with it
+            value = float(value)
+        pairs.append((row[0], value))
+    return _unique(pairs)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a domain stands in it twice")
     return found
-
-
-def _json(text: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError("a domain stands in it twice")
-        return found
-
-    return json.loads(text, object_pairs_hook=unique)
 
 
 def _listed(names: Any, place: str) -> Iterable[str]:
@@ -168,4 +166,4 @@ def _above(name: str | None) -> list[str]:
 
 
 _SIGNS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
-_READERS: Final = {".toml": tomllib.loads, ".json": _json, ".csv": _csv}
+_READERS: Final = {".toml": tomllib.loads, ".json": partial(json.loads, object_pairs_hook=_unique), ".csv": _csv}

@@ -81,6 +81,9 @@ class PageLimits:
             check_number(name, getattr(self, name), 0.001, 1e6)
 
 
+_USUAL: Final = PageLimits()
+
+
 class PageReader:
     """Reads pages. Use it in one event loop, and close it in the same.
 
@@ -108,7 +111,7 @@ class PageReader:
         check_number("concurrency", concurrency, 1, whole=True)
         if proxy is not None and URL(proxy).scheme not in ("http", "https"):
             raise SettingsError("proxy is no URL; allowed: one that begins with http:// or https://")
-        self._length, self._limits, self._proxy = length, limits or PageLimits(), proxy
+        self._length, self._limits, self._proxy = length, limits or _USUAL, proxy
         self._guard = Guard.letting(private)
         self._agent = user_agent or f"Mozilla/5.0 (compatible; {our_name()})"
         self._concurrency = concurrency
@@ -122,8 +125,8 @@ class PageReader:
     @property
     def name(self) -> str:
         """What stands for the reader in cache keys: all that changes the text of a page."""
-        limits, usual = self._limits, PageLimits()
-        changed = [f"{name}={getattr(limits, name)}" for name in ("size", "pdf_size") if limits != usual]
+        sizes = ((name, getattr(self._limits, name)) for name in ("size", "pdf_size"))
+        changed = [f"{name}={size}" for name, size in sizes if size != getattr(_USUAL, name)]
         changed += [f"private={network}" for network in self._guard.private]
         return ",".join([f"pages/{VERSION}", f"{self._length}", *changed])
 
