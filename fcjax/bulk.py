@@ -99,7 +99,7 @@ def score(
             watch.begins(found)
         kept, write = 0, None
         if out is not None:
-            open_things.enter_context(_locked(out))
+            open_things.enter_context(locked(out))
             end = 0
             earlier: Iterable[tuple[Row, int]] = ()
             if not overwrite and os.fspath(out) != "-":
@@ -162,10 +162,11 @@ def _through_engine(jobs: Iterator[Job | Row], settings: Settings, with_feedback
     """The rows of `jobs`, in order."""
 
     def finished(chunk: list[Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
-        found = solved.result()
+        made = rows(chunk, solved.result(), settings)
         if not with_feedback:
-            return rows(chunk, found, settings)
-        return map(told, rows(chunk, found, settings), feedback_of(chunk, found, settings))
+            return made
+        listed = list(made)
+        return map(told, listed, feedback_of(chunk, listed, settings))
 
     worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-score")
     try:
@@ -264,7 +265,7 @@ def one_graph(source: Source, format: Format, settings: Settings, case_id: str |
 
 
 @contextmanager
-def _locked(out: Source) -> Iterator[None]:
+def locked(out: Source) -> Iterator[None]:
     """Hold a lock on `out` against other runs of this user; it ends with the process, however that ends."""
     if os.fspath(out) == "-" or sys.platform == "win32" or (os.path.exists(out) and not os.path.isfile(out)):
         yield

@@ -126,15 +126,14 @@ def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settin
             yield one
 
 
-def feedback_of(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settings) -> Iterator[Feedback | None]:
-    """The feedback on each of `jobs` (SPEC 6); None where there are no posteriors."""
+def feedback_of(jobs: Sequence[Job | Row], made: Sequence[Row], settings: Settings) -> Iterator[Feedback | None]:
+    """The feedback on each of `jobs` (SPEC 6), from the rows that were `made` of them; None without posteriors."""
     from fcjax.feedback import feedbacks
 
-    ready = [one for one in jobs if isinstance(one, Job)]
-    scored = [(one.case, one.graph, row) for one, row in zip(ready, rows(ready, found, settings), strict=True)]
-    told = iter(feedbacks(scored, settings.limits))
-    for one in jobs:
-        yield next(told) if isinstance(one, Job) else None
+    pairs = list(zip(jobs, made, strict=True))
+    scored = [(one.case, one.graph, row) for one, row in pairs if isinstance(one, Job)]
+    answers = iter(feedbacks(scored, settings.limits))
+    return (next(answers) if isinstance(one, Job) else None for one, _ in pairs)
 
 
 def told(row: Row, feedback: Feedback | None) -> Row:

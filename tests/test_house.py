@@ -54,6 +54,7 @@ ROOMS = {
     "fcjax.io": IO,
     "fcjax.agreement": GRAPH,
     "fcjax.clash": GRAPH,
+    "fcjax.findings": GRAPH,
     "fcjax.graph": GRAPH,
     "fcjax.measures": GRAPH,
     "fcjax.posterior": GRAPH,
