@@ -311,6 +311,16 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(tmp_path):
     assert opened(tmp_path / "corpus").faults == corpus.faults
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_not_waited_for(folder):
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "broken.txt").symlink_to(folder / "nowhere")
+    (folder / "loop").symlink_to(folder)
+    corpus = opened(folder)
+    assert sorted(Path(fault.file).name for fault in corpus.faults) == ["broken.txt", "pipe.txt"]
+    assert corpus.size == 3
+
+
 def test_many_faults_are_counted_and_few_kept(tmp_path):
     corpus = opened(rows(tmp_path / "c.jsonl", {"text": "good"}, *[{"no": i} for i in range(500)]))
     assert (corpus.fault_count, len(corpus.faults)) == (500, 100)

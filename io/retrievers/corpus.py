@@ -12,6 +12,7 @@ import html
 import io
 import os
 import re
+import stat
 import time
 import zlib
 from collections import Counter
@@ -34,6 +35,7 @@ _KINDS: Final = {
     ".txt": "text", ".text": "text", ".md": "text", ".markdown": "text", ".html": "page", ".htm": "page",
     ".xhtml": "page", ".pdf": "page", ".jsonl": "rows", ".ndjson": "rows", ".json": "rows",
 }  # fmt: skip
+_TITLE_LENGTH: Final = 300  # characters; a title goes with every passage of its document
 _MOST_FAULTS: Final = 100  # that are kept; all are counted
 
 
@@ -67,27 +69,22 @@ def entries(path: Path, faults: Faults) -> list[Entry]:
     """
     if not path.is_dir():
         if not path.exists():
-            raise InputError(
-                Fault("no such folder or file; allowed: a folder of documents, or one file", file=str(path))
-            )
-        if _kind(path.name) is None:
-            raise InputError(Fault(f"a file of an unknown kind; allowed: {', '.join(_KINDS)}", file=str(path)))
-        return [_entry(path.name, path)]
+            message = "no such folder or file; allowed: a folder of documents, or one file"
+        elif _kind(path.name) is None:
+            message = f"a file of an unknown kind; allowed: {', '.join(_KINDS)}"
+        else:
+            return [_entry(path.name, path)]
+        raise InputError(Fault(message, file=str(path)))
     found: list[Entry] = []
     others: Counter[str] = Counter()
-    for folder, inner, names in os.walk(path, onerror=lambda error: faults.add(_unreadable(error))):
-        inner[:] = [name for name in inner if not name.startswith(".")]
-        for name in names:
-            file = Path(folder, name)
-            if name.startswith("."):
-                continue
-            if _kind(name) is None:
-                others[file.suffix or "without a suffix"] += 1
-                continue
-            try:
-                found.append(_entry(file.relative_to(path).as_posix(), file))
-            except OSError as error:
-                faults.add(_unreadable(error))
+    for file in _walk(path, faults):
+        if _kind(file.name) is None:
+            others[file.suffix or "without a suffix"] += 1
+            continue
+        try:
+            found.append(_entry(file.relative_to(path).as_posix(), file))
+        except InputError as error:
+            faults.add(*error.faults)
     if others:
         kinds = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(others.items())[:10])
         message = f"{counted(others.total(), 'file')} of other kinds left out: {kinds}; read: {', '.join(_KINDS)}"
@@ -96,6 +93,13 @@ def entries(path: Path, faults: Faults) -> list[Entry]:
         message = f"there are no documents in this folder; allowed: files named {', '.join(_KINDS)}"
         raise InputError(Fault(message, file=str(path)), *faults.kept)
     return sorted(found, key=lambda entry: entry.name)
+
+
+def _walk(path: Path, faults: Faults) -> Iterator[Path]:
+    """All files of a folder and the folders in it, but the hidden ones."""
+    for folder, inner, names in os.walk(path, onerror=lambda error: faults.add(_unreadable(error))):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        yield from (Path(folder, name) for name in names if not name.startswith("."))
 
 
 def passages(files: list[Entry], chunk: int, faults: Faults) -> Iterator[Passage]:
@@ -107,7 +111,7 @@ def passages(files: list[Entry], chunk: int, faults: Faults) -> Iterator[Passage
                 for piece in cut(text, chunk):
                     if (mark := blake2b(piece.encode(errors="surrogatepass"), digest_size=16).digest()) not in known:
                         known.add(mark)
-                        yield Passage(title=title or None, text=piece, link=link)
+                        yield Passage(title=(title or "")[:_TITLE_LENGTH] or None, text=piece, link=link)
         except InputError as error:
             faults.add(*error.faults)
         except OSError as error:
@@ -251,7 +255,12 @@ def _suffix(name: str) -> str:
 
 
 def _entry(name: str, path: Path) -> Entry:
-    found = path.stat()
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise InputError(_unreadable(error)) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(Fault("no ordinary file; allowed: one with a beginning and an end", file=str(path)))
     name = os.fsencode(name).decode(errors="replace")  # a name may be any bytes, a link is text
     return Entry(name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
