@@ -43,7 +43,7 @@ class Change:
     after: Spread
     gain: Spread  # of the relative gain of each pair
     test: PairedTest
-    n_unmeasured: int  # pairs that did not fail and lack the measure: no atoms, or nobody took it
+    n_unmeasured: int  # pairs of which a row that did not fail lacks it: no atoms, or nobody measured it
     scores: tuple[tuple[str, float, float], ...]  # id, before, after, of each pair that has both
 
     @property

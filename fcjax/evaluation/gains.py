@@ -19,6 +19,8 @@ from fcjax.summary import CONFIDENCE, RESAMPLES, SEED
 SAME: Final = 1e-9
 """Differences no further apart than this are one difference: results have 7 digits, the rest is rounding."""
 
+_DRAWN_AT_ONCE: Final = 4_000_000  # scores; bounds the bootstrap's memory
+
 
 def gain(before: float | None, after: float | None) -> float | None:
     """The relative gain G of a score (SPEC 5), from -2 to 2; None where one of the two has no value.
@@ -97,7 +99,9 @@ def bootstrap(
         return None, None
     draw = np.random.default_rng(seed)
     array = np.asarray(values, np.float64)
-    means = [array[draw.integers(0, len(array), len(array))].mean() for _ in range(resamples)]
+    step = max(1, _DRAWN_AT_ONCE // len(array))
+    sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
+    means = np.concatenate([array[draw.integers(0, len(array), (size, len(array)))].mean(1) for size in sizes])
     low, high = np.quantile(means, ((1 - confidence) / 2, (1 + confidence) / 2))
     return float(low), float(high)
 
