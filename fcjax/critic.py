@@ -28,7 +28,7 @@ from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Case, Status
 from fcjax.relating import Relating, Tally, relate_cases
 from fcjax.results import Row
-from fcjax.scoring import Fingerprints, Job, completed, feedback_of, job, posteriors, rows, told
+from fcjax.scoring import Fingerprints, completed, feedback_of, job, posteriors, rows, told
 from fcjax.selection import Version
 from fcjax.settings import Settings
 from fcjax.stages.pipeline import Pipeline, Stage
@@ -243,18 +243,20 @@ class Critic:
 
     def _scored(self, cases: list[Case]) -> list[Critique]:
         """The critiques of cases that have been through all stages."""
-        jobs = [self._job(case) for case in cases]
+        cases = [self._ended(case) for case in cases]
+        jobs = [job(case, self.settings) for case in cases]
         with self._engine:
-            found = posteriors(jobs, self.settings)
-            told_of = list(feedback_of(jobs, found, self.settings))
-        answers = zip(cases, rows(jobs, found, self.settings), told_of, strict=True)
+            made = list(rows(jobs, posteriors(jobs, self.settings), self.settings))
+            answers = list(zip(cases, made, feedback_of(jobs, made, self.settings), strict=True))
         return [self._critique(case, row, feedback) for case, row, feedback in answers]
 
-    def _job(self, case: Case) -> Job | Row:
-        lack = self.pipeline.lacks(case)
-        if not lack and not case.status.failed and (why := self.pipeline.unfinished(case)):
-            case = replace(case, status=Status.STOPPED, extra={**case.extra, "reason": why})
-        return job(case, self.settings, lack)
+    def _ended(self, case: Case) -> Case:
+        """The case with the status that says why there are no posteriors, where stages are missing."""
+        if lack := self.pipeline.lacks(case):
+            return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": lack})
+        if not case.status.failed and (why := self.pipeline.unfinished(case)):
+            return replace(case, status=Status.STOPPED, extra={**case.extra, "reason": why})
+        return case
 
     def _critique(self, case: Case, row: Row, feedback: Feedback | None) -> Critique:
         k = self.settings.k

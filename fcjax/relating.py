@@ -21,10 +21,10 @@ import orjson
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.asking import Asker
-from fcjax.errors import Fault, InputError, OutputError, counted
+from fcjax.errors import Fault, InputError, counted
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases
-from fcjax.io.files.streams import Source, display_name, output_name, refuse_input, write_lines
+from fcjax.io.files.streams import Source, check_folder, display_name, output_name, refuse_input, write_lines
 from fcjax.io.stats import Estimate
 from fcjax.io.window import Window, each
 from fcjax.prompts import Prompt
@@ -178,6 +178,11 @@ def unusable(case: Case, *faults: Fault) -> Case:
     return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": reason})
 
 
+def questions(case: Case, how: Relating) -> Iterator[Question]:
+    """What is to be asked about a case, one at a time; nothing where it lacks atoms or contexts, or has failed."""
+    return _Open(case, how).questions()
+
+
 async def relate_cases(
     cases: Iterable[Case] | AsyncIterable[Case],
     client: Client | Asker,
@@ -261,7 +266,8 @@ def relate_file(
     would take the place of a file; `OutputError`, and what `relate_cases` raises.
     """
     how, tally = how or Relating(), Tally()
-    _check_place(source, out)
+    refuse_input(out, source)
+    check_folder(out)
     with readable_twice(source) as path, asyncio.Runner() as runner:
         found = outlook(path, how.version, limit)
         if watch:
@@ -293,17 +299,6 @@ def relate_file(
     return tally
 
 
-def _check_place(source: Source, out: Source) -> None:
-    """Raise before any work where `out` cannot be written to."""
-    refuse_input(out, source)
-    if os.fspath(out) == "-":
-        return
-    folder = os.path.dirname(os.path.realpath(out))
-    if not os.access(folder, os.W_OK):
-        seen = "cannot be written to" if os.path.isdir(folder) else "does not exist"
-        raise OutputError(f"{output_name(out)}: its folder {seen}; name a file in another one")
-
-
 async def _next(stream: AsyncIterator[Case]) -> Case | None:
     return await anext(stream, None)
 
@@ -320,8 +315,7 @@ def estimate_file(
     how = how or Relating()
     with readable_twice(source) as path:
         outlook(path, how.version, limit)
-        opened = (_Open(case, how) for case in _cases(path, limit))
-        prompts = (question.prompt() for one in opened for question in one.questions())
+        prompts = (question.prompt() for case in _cases(path, limit) for question in questions(case, how))
         return asyncio.run(client.estimate(prompts, count_tokens=count_tokens))
 
 

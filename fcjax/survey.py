@@ -62,7 +62,7 @@ def survey(path: Source, limit: int | None = None) -> Survey:
         found.digests += _digest(item)
         if not isinstance(value, dict):
             continue
-        if (count := _count_atoms(value)) is not None:
+        if (count := count_atoms(value)) is not None:
             found.atoms.append(count)
         if lack := missing_stage(value):
             found.missing[i] = lack
@@ -90,7 +90,7 @@ def digest_of(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest()
 
 
-def _count_atoms(value: dict[str, Any]) -> int | None:
+def count_atoms(value: dict[str, Any]) -> int | None:
     """How many different atoms a case has: duplicates are merged, and count once."""
     if isinstance(nodes := value.get("nodes"), list):
         return len([node for node in nodes if isinstance(node, dict) and node.get("type") == "atom"])

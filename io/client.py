@@ -110,6 +110,11 @@ class Client:
         self._began: float | None = None
 
     @property
+    def endpoint(self) -> str:
+        """Who is asked, without secrets."""
+        return self._transport.name
+
+    @property
     def model(self) -> str:
         """The model that is asked."""
         return self._transport.model

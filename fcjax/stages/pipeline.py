@@ -93,6 +93,17 @@ class Pipeline:
                 return f"the case has no `{what}`, and there is nobody to {_WAYS[stage]}; add them, or allow for it"
         return None
 
+    def plan(self, case: Case) -> tuple[Stage, ...]:
+        """The stages that a case will go through, as far as can be seen before the first; none where one is lacking."""
+        if (case.status.failed and not _can_try_again(case)) or self.lacks(case):
+            return ()
+        before = {"revise": "atomize", "summarise": "retrieve"}  # what these need is what the others will find
+        planned: list[Stage] = []
+        for stage in STAGES:
+            if self.may(stage) and (self.needs(stage, case) or before.get(stage) in planned):
+                planned.append(stage)
+        return tuple(planned)
+
     def unfinished(self, case: Case) -> str | None:
         """What keeps a case from its posteriors, after the stages that were to run; None where nothing does."""
         gone = [stage for stage in STAGES if stage not in self.stages]

@@ -69,6 +69,16 @@ def refuse_input(out: Source, *sources: Source | None) -> None:
             raise OutputError(f"{output_name(out)}: is the input itself; name another file")
 
 
+def check_folder(out: Source) -> None:
+    """Raise `OutputError`, before any work, where `out` names a file in a folder that cannot be written to."""
+    if os.fspath(out) == "-":
+        return
+    folder = os.path.dirname(os.path.realpath(out))
+    if not os.access(folder, os.W_OK):
+        seen = "cannot be written to" if os.path.isdir(folder) else "does not exist"
+        raise OutputError(f"{output_name(out)}: its folder {seen}; name a file in another one")
+
+
 def _file_of(path: Source, stream: Any) -> os.stat_result | None:
     """The ordinary file that a path or standard stream leads to."""
     try:
