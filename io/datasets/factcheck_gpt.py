@@ -33,7 +33,8 @@ def read_factcheck_gpt(*paths: Source) -> Iterator[Row[Unit]]:
     """Factcheck-GPT's file as cases with atoms, contexts and the annotators' stances as relations.
 
     A claim of unknown truth has no label. Passages of the same text are one context of the case, the first one's
-    address with it. What annotators made of a claim is the atom's `revised`, and of the response `revised_response`.
+    address with it; a passage that stands twice below one claim has two stances, so two relations, which multiply.
+    What annotators made of a claim is the atom's `revised`, and of the response `revised_response`.
     """
     return read_each("fcgpt", paths, _KNOWN, _parse)
 
@@ -110,7 +111,7 @@ class _Build:
                 allowed = ", ".join(map(seen, STANCES))
                 fault = f"the stance is {seen(stance)}; allowed: {allowed}"
                 claim.faults.append(Fault(fault, field=f"{claim.place}stance_claim_autoEvid[{i}]"))
-            elif context.id not in found and (relation := STANCES.get(name)):
+            elif relation := STANCES.get(name):
                 kind, p = relation
                 self.relations.append(Relation(source=context.id, target=atom, type=kind, probability=p))
             found.setdefault(context.id)

@@ -1,0 +1,141 @@
+"""Corrections: rows that have a response and a better one, as correctors write them or as people put them together.
+
+| what | read from the first of |
+|---|---|
+| the question | `query`, `input`, `question`, `prompt`; may be missing |
+| the response | `response`, `output`, `original` |
+| the corrected one | `best` (its `response`, or a text), `corrected`, `revised_response`, `revised`, `reference` |
+| the feedback | `feedback`: a text, or an object with `findings` as `Feedback.to_dict` makes it; may be missing |
+| the atoms | `atoms`, as in cases; else those of the feedback's findings |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fcjax.errors import Fault, InputError
+from fcjax.io.datasets.rows import Fields
+from fcjax.io.files.objects import Row, kind, read_rows, row_id
+from fcjax.io.files.streams import Source
+
+_QUERY: Final = ("query", "input", "question", "prompt")
+_RESPONSE: Final = ("response", "output", "original")
+_CORRECTED: Final = ("corrected", "revised_response", "revised", "reference")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a passage says of an atom: an `entailment`, a `contradiction`, ..., with its probability if known."""
+
+    type: str
+    text: str
+    title: str | None = None
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """An atom of the response as the critic sees it."""
+
+    text: str
+    label: str | None = None  # refuted, unverified, supported; or S, NS
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A response and what became of it. `failed` says why there is no correction, where that is no fault."""
+
+    id: str
+    query: str | None
+    response: str
+    corrected: str
+    feedback: str  # in words, empty where there is none
+    statements: tuple[Statement, ...] = ()
+    failed: str | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the two differ in more than white space."""
+        return self.response.split() != self.corrected.split()
+
+
+def read_corrections(path: Source) -> Iterator[Row[Correction]]:
+    """The corrections of a file (JSON Lines, a list, one object). Raises `InputError` where nothing can be read."""
+    for row in read_rows(path, parse_correction):
+        yield Row(*row)
+
+
+def parse_correction(value: Any, number: int = 1) -> Correction:
+    """The correction that a JSON object describes. Raises `InputError` with every fault."""
+    row = Fields(value)
+    row.check()
+    status, id = row.values.get("status"), row_id(value, number)
+    query = row.maybe(*_QUERY)
+    best = row.values.get("best")
+    if status not in (None, "ok") and best is None:
+        return Correction(id, query, "", "", "", failed=f"its status is {status}")
+    response = row.text(*_RESPONSE)
+    if isinstance(best, dict):
+        corrected = Fields(best, "best.", row.faults).text("response")
+    else:
+        corrected = row.text("best", *_CORRECTED)
+    findings = _findings(row)
+    statements = _atoms(row) or findings
+    words = row.values.get("feedback")
+    feedback = words.strip() if isinstance(words, str) else in_words(findings)
+    row.check()
+    return Correction(id, query, response, corrected, feedback, statements)
+
+
+def in_words(statements: Iterable[Statement]) -> str:
+    """Statements with their evidence, as a person or a model reads them: one after another, evidence below each."""
+    lines = []
+    for number, statement in enumerate(statements, 1):
+        lines.append(f"{number}. [{statement.label or 'doubtful'}] {' '.join(statement.text.split())}")
+        for one in statement.evidence:
+            p = "" if one.probability is None else f" ({one.probability:.2f})"
+            title = f"{one.title}: " if one.title else ""
+            lines.append(f"   - {one.type}{p}: {title}{' '.join(one.text.split())}")
+    return "\n".join(lines)
+
+
+def _findings(row: Fields) -> tuple[Statement, ...]:
+    feedback = row.values.get("feedback")
+    if feedback is None or isinstance(feedback, str):
+        return ()
+    if not isinstance(feedback, dict):
+        row.faults.append(Fault(f"feedback is {kind(feedback)}; allowed: a text or an object", field="feedback"))
+        return ()
+    found = []
+    for finding in Fields(feedback, "feedback.", row.faults).objects("findings", optional=True):
+        evidence = []
+        for one in finding.objects("evidence", optional=True):
+            p = one.values.get("probability")
+            kind_of, text = one.text("type"), one.maybe("text", "snippet") or ""
+            evidence.append(Evidence(kind_of, text, one.maybe("title"), p if isinstance(p, float) else None))
+        found.append(Statement(finding.text("text"), finding.maybe("label"), tuple(evidence)))
+    return tuple(found)
+
+
+def _atoms(row: Fields) -> tuple[Statement, ...]:
+    atoms = row.objects("atoms", optional=True) if any("text" in atom for atom in _dicts(row)) else []
+    return tuple(Statement(atom.text("text"), atom.maybe("label")) for atom in atoms)
+
+
+def _dicts(row: Fields) -> list[dict[str, Any]]:
+    """Atoms that may have a text; the atoms of a result have none."""
+    atoms = row.values.get("atoms")
+    return [atom for atom in atoms if isinstance(atom, dict)] if isinstance(atoms, list) else []
+
+
+def usable(row: Row[Correction], *, unchanged: bool) -> Correction | str | InputError:
+    """The correction of a row; or why it is left out: a reason, or the faults as an error."""
+    found = row.value
+    if found is None:
+        return row.error
+    if found.failed:
+        return found.failed
+    return found if unchanged or found.changed else "nothing was changed"
