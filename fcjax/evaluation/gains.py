@@ -82,7 +82,9 @@ class Spread:
         if not spans:
             return cls()
         values = np.array([span.value for span in spans if _known(span.value)], np.float64)
-        worst, best = (_finite(float(np.mean([span[i] for span in spans], dtype=np.float64))) for i in (1, 2))
+        worst, best = (
+            _finite(sum(ends) / len(spans)) for ends in ([one.low for one in spans], [one.high for one in spans])
+        )
         n = len(values)
         if not n:
             return cls(n_failed=len(spans), worst=worst, best=best)

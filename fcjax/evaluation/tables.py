@@ -204,8 +204,10 @@ class Table:
             for cell, part in zip(row, names, strict=True):
                 if cell is None:
                     values += [None] * len(part)
+                elif isinstance(cell, str):
+                    values.append(re.sub("\r\n?", "\n", cell))  # a bare return is not put in quotes
                 else:
-                    values += [cell] if isinstance(cell, str | int) else cell.values
+                    values += [cell] if isinstance(cell, int) else cell.values
             writer.writerow("" if value is None else value for value in values)
         return out.getvalue()
 
@@ -246,7 +248,7 @@ _MD: Final = re.compile(r"[\\`*_\[\]<>|~]")
 _TEX: Final = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"},
     **{"→": r"$\rightarrow$", "±": r"$\pm$", "–": "--", "−": "$-$"},
 }
 _SIGNED: Final = re.compile(r"(?<![\w.])([+-]\d[\d.]*)")
