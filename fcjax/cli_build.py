@@ -161,7 +161,7 @@ def eli5(
     from fcjax.stages.falsify import Falsifier
 
     options["split"] = options["split"] or "all"
-    how = Falsifier(**({} if errors is None else {"errors": errors}))
+    how = Falsifier() if errors is None else Falsifier(errors=errors)
     rows = read_eli5(*files)
     if wrong:
         seed = options["seed"] or 0

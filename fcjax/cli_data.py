@@ -122,12 +122,14 @@ def label_studio(
     tell(ctx, report, selection, (source,), out, "task", quiet=quiet, as_json=as_json)
 
 
-@data.command()
+@data.command("annotations")
 @FILES
 @click.option("-o", "--output", "out", metavar="OUT", type=shell.OUTPUT, help="Write the table (Markdown) to OUT.")
 @shell.common_options
 @click.pass_context
-def annotations(ctx: click.Context, /, files: tuple[str, ...], out: str | None, quiet: bool, as_json: bool) -> None:
+def told_by_annotators(
+    ctx: click.Context, /, files: tuple[str, ...], out: str | None, quiet: bool, as_json: bool
+) -> None:
     """What annotators made of corrections, from exports of Label Studio (JSON).
 
     For each criterion: the mean of both answers, the share of tasks that the corrected one wins, ties and loses, and

@@ -114,14 +114,11 @@ def _rating(name: str, judgements: Sequence[Judgement]) -> Criterion:
                 by_task[one.task].append(float(one.value))
         means[side] = {task: fmean(values) for task, values in by_task.items()}
     gains = [means[CORRECTED][task] - value for task, value in means[ORIGINAL].items() if task in means[CORRECTED]]
-    return Criterion(
-        name,
-        len({one.task for one in judgements}),
-        len(judgements),
-        *(fmean(means[side].values()) if means[side] else None for side in (ORIGINAL, CORRECTED)),
-        *_shares([(gain > 0) - (gain < 0) for gain in gains]),
-        _agreed(_units(judgements), interval=True),
-    )
+    original, corrected = (fmean(means[side].values()) if means[side] else None for side in (ORIGINAL, CORRECTED))
+    shares = _shares([(gain > 0) - (gain < 0) for gain in gains])
+    tasks = len({one.task for one in judgements})
+    agreement = _agreed(_units(judgements), interval=True)
+    return Criterion(name, tasks, len(judgements), original, corrected, *shares, agreement)
 
 
 def _comparison(name: str, judgements: Sequence[Judgement]) -> Criterion:

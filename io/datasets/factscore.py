@@ -8,7 +8,7 @@ Both of the latter are null where annotators had nothing to label.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from fcjax.io.datasets.rows import Fields, Origin, Unit, read_each
 from fcjax.io.files.objects import Row, seen
@@ -35,7 +35,7 @@ def _parse(row: Fields, origin: Origin) -> Unit:
     response = row.text("output")
     query = row.maybe("input") or f"Question: Tell me a bio of {topic}."
     atoms: tuple[Atom, ...] | None = None
-    extra = {"source": "factscore", "model": origin.label}
+    extra: dict[str, Any] = {"source": "factscore", "model": origin.label}
     extra |= {"cat": row.values["cat"]} if row.has("cat") else {}
     if row.has("annotations"):
         atoms, irrelevant = _atoms(row)

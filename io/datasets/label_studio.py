@@ -173,7 +173,7 @@ def _judgement(result: Fields, task: str, annotator: str, corrected: str, labels
     values = Fields(value, f"{result.place}value.", result.faults)
     base, _, tail = name.rpartition("_")
     if base in RATINGS and tail in _SIDES:
-        rating = values.values.get("rating")
+        rating: Any = values.values.get("rating")
         if type(rating) not in (int, float) or not 1 <= rating <= MAX_RATING:
             values.faults.append(
                 Fault(f"rating is {seen(rating)}; allowed: 1 to {MAX_RATING}", field=f"{values.place}rating")

@@ -102,7 +102,7 @@ def _answers(row: Fields) -> Iterator[_Answer]:
         rows = row.items("answers")
     for i, values in enumerate(rows):
         one = Fields(values, f"answers[{i}].", row.faults)
-        score = one.values.get("score")
+        score: Any = one.values.get("score")
         if type(score) not in (int, float):
             one.lack(("score",), "a number") if score is None else one.wrong("score", "a number")
         elif (text := (one.maybe("text") or "").strip()) not in _GONE:
