@@ -1,0 +1,268 @@
+"""Atomizing: what a response claims, one fact an atom (SPEC 1).
+
+The facts are asked for as a list, and nothing but a list is taken for facts. What cannot come from the response, since
+it has hardly a word in common with it, is left out; an answer that is mostly so is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from fcjax.arguments import check_number
+from fcjax.prompts import Prompt, Reply
+from fcjax.records import Atom, Case, Status
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Counted, Reject, answers_to, each, traced
+from fcjax.stages.chunks import chunks
+from fcjax.stages.likeness import shared, words
+from fcjax.stages.reading import own_words, read_list
+from fcjax.stages.refusals import declines
+from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines, unquoted
+
+ATOMIZE: Final = Template(
+    "atomize/1",
+    f"""\
+Take apart what a text claims, so that every claim in it can be checked by itself. The text is a part of someone's \
+answer to a question.
+
+A fact is one short, complete sentence that makes one claim, which is either true or false.
+- List every claim that the text makes, in its order. A sentence that makes several claims gives several facts.
+- State each one as the text does, even if you know it to be wrong. Add nothing that the text does not say.
+- Each fact must be clear to someone who reads nothing else: write names instead of "he", "it" or "the film". The \
+question and what stands before and after the text are there to tell you what it speaks of; list no facts from them.
+- A word, a number, a list or the row of a table answers the question: say in a sentence what it claims.
+- Leave out greetings, questions, advice, opinions, and remarks about the answer itself.
+- Write in the language of the text.
+
+Example. The text "Marie and her sister moved to Lyon in 1902, where she opened a bakery. Do try it!" gives
+["Marie moved to Lyon in 1902.", "Marie's sister moved to Lyon in 1902.", "Marie opened a bakery in Lyon."]
+
+{QUOTATION}
+
+<question>
+$question
+</question>
+
+<before>
+$before
+</before>
+
+<text>
+$text
+</text>
+
+<after>
+$after
+</after>
+
+Answer with the facts of the text as one JSON list of strings, and nothing else. If it claims nothing, answer []. If \
+all that it does is to decline to answer the question, answer with the single word REFUSED.""",
+)
+
+_REQUEST: Final = (
+    "No list of the text's facts could be read. Answer again, with one JSON list of strings, each of them a sentence "
+    "that says what the text claims, and nothing else; with [] if it claims nothing."
+)
+
+_SMALLEST: Final = 500  # characters; a shorter part is not divided again
+_LONGEST: Final = 600  # characters of a fact: a sentence, not a paragraph
+_NONE: Final = "(none)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atomizer:
+    """How the facts of a response are asked for.
+
+    A response is asked about in parts of at most `chunk` characters, each with `around` characters of what stands
+    before it and half as many of what follows. `grounded` is the least share of a fact's words that the text or the
+    question must have (see `likeness`); 0 lets all pass. `max_tokens` is the most that an answer may have; shorter
+    parts may have fewer. Raises `SettingsError`.
+    """
+
+    template: Template = ATOMIZE
+    chunk: int = 4000
+    around: int = 600
+    grounded: float = 0.3
+    max_tokens: int = 4096
+    at_once: int = AT_ONCE
+
+    def __post_init__(self) -> None:
+        for name, least in (("chunk", 1), ("around", 0), ("max_tokens", 1), ("at_once", 1)):
+            check_number(name, getattr(self, name), least, 2**31 - 1, whole=True)
+        check_number("grounded", self.grounded, 0, 1)
+
+    async def run(self, case: Case, ask: Ask, reject: Reject | None = None) -> Case:
+        """The case with its atoms a0, a1, ... in the order of the response, exact duplicates dropped.
+
+        Where there are none, they are (), the status says why (`no_atoms`, or `refused` where the response declines to
+        answer), and `reason` in `extra` says so in words. Where a part of the response has no answer, the atoms are not
+        known, and the status is `atomize_failed`. A case that has atoms, or has failed otherwise, comes back as it is.
+        """
+        if case.atoms is not None or (case.status.failed and case.status is not Status.ATOMIZE_FAILED):
+            return case
+        response = case.response
+        if response is None:
+            return _ended(case, Status.INVALID_INPUT, "there is no response to take facts from", None)
+        trace: dict[str, Any] = {"template": self.template.name, "prompts": 0}
+        if not any(sign.isalnum() for sign in response):
+            case = replace(case, extra=traced(case, "atomize", trace))
+            return _ended(case, Status.NO_ATOMS, "the response is empty" if not response.strip() else "no words", ())
+        if declines(response):
+            case = replace(case, extra=traced(case, "atomize", trace))
+            return _ended(case, Status.REFUSED, "the response declines to answer", ())
+        counted = Counted(ask)
+        work = _Work(self, case.query or "", response, counted, reject)
+        spans = _spans(response, 0, len(response), self.chunk)
+        parts = [part for found in await each(work.facts, spans, self.at_once) for part in found]
+        return _with(replace(case, extra=traced(case, "atomize", trace | _told(parts, counted.prompts))), parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What was read about a part of a response; `why` says why nothing was."""
+
+    facts: tuple[str, ...] = ()
+    refused: bool = False
+    cut: bool = False
+    dropped: Counter[str] = field(default_factory=Counter)
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The facts of one response."""
+
+    how: Atomizer
+    query: str
+    response: str
+    ask: Ask
+    reject: Reject | None
+
+    async def facts(self, span: tuple[int, int]) -> list[_Part]:
+        """What a part claims; it is divided where it is too much for one answer."""
+        start, end = span
+        text = self.response[start:end]
+        if not any(sign.isalnum() for sign in text):
+            return [_Part()]
+        before = self.response[max(start - self.how.around, 0) : start]
+        after = self.response[end : end + self.how.around // 2]
+        source = words(f"{self.query} {before}{text}{after}")
+        prompt = Prompt(
+            messages=(
+                (
+                    "user",
+                    self.how.template.fill(
+                        question=quoted(self.query) or _NONE,
+                        before=quoted_lines(before) or _NONE,
+                        text=quoted_lines(text),
+                        after=quoted_lines(after) or _NONE,
+                    ),
+                ),
+            ),
+            template=self.how.template.name,
+            max_tokens=min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens),
+        )
+
+        def read(reply: Reply) -> dict[int, _Part]:
+            return self.read(reply, prompt.messages[0][1], source)
+
+        asked = await answers_to(prompt, 1, read, lambda _: _REQUEST, self.ask, self.reject, what="list of facts")
+        part = asked.answers.get(0, _Part(why=asked.why))
+        too_much = part.cut or (asked.failure is not None and asked.failure.kind in DIVISIBLE)
+        if too_much and len(text) >= 2 * _SMALLEST:
+            return [
+                one for half in _spans(self.response, start, end, -(-len(text) // 2)) for one in await self.facts(half)
+            ]
+        return [part]
+
+    def read(self, reply: Reply, prompt: str, source: frozenset[str]) -> dict[int, _Part]:
+        """What an answer says; nothing, where it is no list of facts."""
+        text, cut = own_words(reply.text, prompt), reply.finish == "length"
+        items = read_list(text, cut)
+        facts = [unquoted(item) for item in ([text] if items is None else items)]
+        if facts and all(_REFUSED.fullmatch(fact) for fact in facts):
+            return {0: _Part(refused=True)}
+        if not cut and all(_claims_nothing(fact) for fact in facts):
+            return {0: _Part()}
+        doubts = [self.doubt(fact, source) for fact in facts]
+        kept = tuple(fact for fact, doubt in zip(facts, doubts, strict=True) if not doubt)
+        if items is None or 2 * len(kept) < len(facts) or not kept:
+            return {}
+        return {0: _Part(kept, cut=cut, dropped=Counter(doubt for doubt in doubts if doubt))}
+
+    def doubt(self, fact: str, source: frozenset[str]) -> str | None:
+        """Why a text is no fact of the response."""
+        if len(fact) > _LONGEST:
+            return "too_long"
+        if not _is_statement(fact):
+            return "no_statement"
+        return "ungrounded" if shared(fact, source) < self.how.grounded else None
+
+
+def _with(case: Case, parts: list[_Part]) -> Case:
+    """The case with the facts of all parts, or with the reason why there are none."""
+    failed = [(number, part.why) for number, part in enumerate(parts, 1) if part.why]
+    if failed:
+        number, why = failed[0]
+        where = f"part {number} of {len(parts)}: " if len(parts) > 1 else ""
+        return _ended(case, Status.ATOMIZE_FAILED, f"{where}{why}", None)
+    facts = dict.fromkeys(fact for part in parts for fact in part.facts)
+    if facts:
+        atoms = tuple(Atom(id=f"a{i}", text=fact) for i, fact in enumerate(facts))
+        extra = {key: value for key, value in case.extra.items() if key != "reason"}
+        return replace(case, atoms=atoms, status=Status.OK, extra=extra)
+    if any(part.refused for part in parts):
+        return _ended(case, Status.REFUSED, "the response declines to answer", ())
+    return _ended(case, Status.NO_ATOMS, "the response makes no factual claim", ())
+
+
+def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
+    facts = [fact for part in parts for fact in part.facts]
+    return {
+        "prompts": prompts,
+        "parts": len(parts),
+        "facts": len(facts),
+        "duplicates": len(facts) - len(set(facts)),
+        "dropped": dict(sum((part.dropped for part in parts), Counter[str]())),
+        "cut": sum(part.cut for part in parts),
+        "failed": sum(part.why is not None for part in parts),
+    }
+
+
+def _ended(case: Case, status: Status, reason: str, atoms: tuple[Atom, ...] | None) -> Case:
+    return replace(case, status=status, atoms=atoms, extra={**case.extra, "reason": reason})
+
+
+def _spans(text: str, start: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Where the pieces of a part of a text begin and end."""
+    spans = []
+    for piece in chunks(text[start:end], size):
+        spans.append((start, start + len(piece)))
+        start += len(piece)
+    return spans
+
+
+def _is_statement(text: str) -> bool:
+    """Whether a text can be a sentence that claims something: a question cannot, nor a single word."""
+    if text.endswith(("?", "？", "؟")) or not any(sign.isalpha() for sign in text):
+        return False
+    return len(text.split()) > 1 or (_UNSPACED.search(text) is not None and len(text) >= 3)
+
+
+_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+_REFUSED: Final = re.compile(r"[\W_]*(?:(?i:refus(?:ed|al))[\W_]*|REFUSED\b.{0,160})")
+_NOTHING: Final = re.compile(
+    r"\b(?:no|any|zero|without)\s+(?:\w+\s+)?(?:factual|verifiable|checkable|atomic)\s+"
+    r"(?:\w+\s+)?(?:claims?|statements?|assertions?|content|information|facts?)\b"
+    r"|\bno\s+(?:facts|claims)\b|^\W*(?:none|n/?a|nothing|no|empty)\W*$",
+    re.IGNORECASE,
+)
+_REMARK: Final = 200  # characters; what is longer is no remark that there is nothing
+
+
+def _claims_nothing(text: str) -> bool:
+    """Whether a model says, in words, that there are no facts."""
+    return len(text) <= _REMARK and _NOTHING.search(text) is not None

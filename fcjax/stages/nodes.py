@@ -1,0 +1,138 @@
+"""JSON as models write it: objects and lists within a text, with the faults that they make.
+
+It is read token by token in one pass, so that nothing takes long to read, and the complete items of a broken or
+unfinished list are kept. What is JSON is read as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+Scalar = str | float | bool | None
+
+_STOP: Final = (
+    r"(?=[ \t\r]*+(?:[\]}:\n]|\Z|,\s*+(?:[\"'“”„‘’‚\[{\]}]|-?\d|true|false|null|None|True|False|\Z))|\s*+[\]}:])"
+)
+"""What follows the quote that ends a string, and not one within it."""
+
+
+def _string(opening: str, closing: str) -> str:
+    return rf"[{opening}](?:[^{closing}\\\n]++|\\.|[{closing}](?!{_STOP}))*+[{closing}]{_STOP}"
+
+
+_STRING: Final = "|".join(_string(*pair) for pair in (('"', '"'), ("'", "'"), ("“”„", "“”"), ("‘’‚", "‘’")))
+_OTHERS: Final = (
+    r"(?P<space>[\s`;]++)|(?P<mark>[\[\]{}:,])|(?P<number>-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?!\w)"
+    r"|(?P<word>(?:true|false|null|none|True|False|None)\b)|(?P<key>[^\W\d]\w{0,40}+)(?=\s*+:)|(?P<junk>\w++|.)"
+)
+_TOKEN: Final = re.compile(rf"(?P<string>{_STRING})|(?P<unclosed>[\"'“”„‘’‚][^\n]*+)|{_OTHERS}", re.DOTALL)
+_TOKEN_AFTER_JUNK: Final = re.compile(_OTHERS, re.DOTALL)  # a quote is an apostrophe there
+_OPENING: Final = re.compile(r"[\[{]")
+_WORDS: Final = {"true": True, "false": False}
+_DEEPEST: Final = 64  # brackets within brackets
+
+
+@dataclass(slots=True)
+class Node:
+    """An object or list of JSON."""
+
+    opened: str  # [ or {
+    start: int
+    end: int = 0  # 0 where it was not closed
+    entries: list[tuple[str | None, Scalar | Node]] = field(default_factory=list)  # a key, in an object, and its value
+    key: str | None = None  # of the value to come
+    tainted: bool = False  # with words that are no JSON, so that what is quoted among them is none either
+
+    def within(self) -> Iterator[Node]:
+        """The node, and all below it."""
+        yield self
+        for _, value in self.entries:
+            if isinstance(value, Node):
+                yield from value.within()
+
+
+def nodes_in(text: str) -> list[Node]:
+    """The objects and lists in a text, in order, those within others left to them."""
+    tops: list[Node] = []
+    frames: list[Node] = []
+    pattern, place, raw = _TOKEN, 0, ""
+    while place < len(text):
+        if not frames:
+            opening = _OPENING.search(text, place)
+            if not opening:
+                break
+            frames, place, pattern = [Node(opening[0], opening.start())], opening.end(), _TOKEN
+            tops.append(frames[0])
+            continue
+        token = pattern.match(text, place)
+        assert token  # of one character, if nothing else
+        frame, kind, place = frames[-1], token.lastgroup, token.end()
+        if kind == "mark":
+            pattern = _TOKEN
+            if token[0] in "[{" and len(frames) < _DEEPEST:
+                inner = Node(token[0], token.start())
+                frame.entries.append((frame.key, inner))
+                frames.append(inner)
+            elif token[0] in "]}":
+                _close(frames, "[" if token[0] == "]" else "{", place)
+            elif token[0] == ":" and frame.entries and not isinstance(frame.entries[-1][1], Node):
+                frame.entries.pop()
+                frame.key = raw
+            elif token[0] == ",":
+                frame.key = None
+        elif kind == "junk":
+            pattern = _TOKEN_AFTER_JUNK
+            frame.tainted |= token[0][0].isalnum()
+        elif kind != "space" and (kind != "unclosed" or text[place:].strip()):
+            value, raw = _scalar(token)
+            frame.entries.append((frame.key, value))
+            frame.key = None
+    return tops
+
+
+def _close(frames: list[Node], opened: str, place: int) -> None:
+    """Close the innermost node that `opened` with this bracket, and those within it; a stray bracket closes none."""
+    if any(frame.opened == opened for frame in frames):
+        while frames:
+            frame = frames.pop()
+            frame.end = place
+            if frame.opened == opened:
+                break
+        if frames:
+            frames[-1].key = None
+
+
+def _scalar(token: re.Match[str]) -> tuple[Scalar, str]:
+    """A token's value, and how it reads as a key."""
+    text = token[0]
+    match token.lastgroup:
+        case "number":
+            return float(text), text
+        case "word":
+            return _WORDS.get(text.lower()), text
+        case "key":
+            return text, text
+        case "unclosed":  # its quote was forgotten: the line ends it
+            text = text[1:].rstrip(" \t\r,").rstrip("\"'“”‘’")
+        case _:
+            text = _unescaped(text)
+    return text, text
+
+
+def _unescaped(literal: str) -> str:
+    """The text that a string stands for."""
+    body = literal[1:-1]
+    if "\\" not in body:
+        return body
+    try:
+        text = json.loads(f'"{body}"', strict=False)
+    except ValueError:  # with quotes in it, or escapes that JSON has not
+        text = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), body)
+    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
