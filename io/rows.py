@@ -52,7 +52,7 @@ def row_document(row: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def read_row(document: Any, now: float) -> dict[str, Any]:
-    """The columns of a row, by name; `now` is the time of one without a date, in seconds since 1970.
+    """The columns of a row, by name, and whether it is `dated`; `now` is the date of one that is not, in Unix time.
 
     Raises `RowError`.
     """
@@ -77,6 +77,7 @@ def read_row(document: Any, now: float) -> dict[str, Any]:
         **{name: _number(document, name) for name in ("prompt_tokens", "completion_tokens", "cost", "seconds")},
         "attempts": attempts if document.get("attempts") is None else _number(document, "attempts"),
         "created": now if document.get("created") is None else _number(document, "created"),
+        "dated": document.get("created") is not None,
     }
 
 
@@ -128,16 +129,17 @@ def _search(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
 
 def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
     messages = given.get("messages")
-    pairs = [
-        tuple(message.get(name) for name in ("role", "content")) if isinstance(message, dict) else message
-        for message in (messages if isinstance(messages, list) else [None])
-    ]
-    if not all(isinstance(pair, tuple | list) and [str, str] == [*map(type, pair)] for pair in pairs):
-        raise RowError(f"prompt.messages is {messages!r:.120}; allowed: pairs of a role and a content")
+    pairs: list[tuple[str, str]] = []
+    for message in messages if isinstance(messages, list) else [None]:
+        match message:
+            case [str(role), str(content)] | {"role": str(role), "content": str(content)}:
+                pairs.append((role, content))
+            case _:
+                raise RowError(f"prompt.messages is {messages!r:.120}; allowed: pairs of a role and a content")
     if not isinstance(given.get("template"), str):
         raise RowError(f"prompt.template is {given.get('template')!r:.60}; allowed: a template's name and version")
     try:
-        prompt = Prompt(**{**given, "messages": tuple((role, content) for role, content in pairs)})
+        prompt = Prompt(**{**given, "messages": tuple(pairs)})
     except TypeError as error:
         raise RowError(f"prompt does not fit ({error}); allowed: the fields of a prompt") from error
     for name in ("max_tokens", "sample"):

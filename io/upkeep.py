@@ -257,6 +257,8 @@ SELECT kind, source, model, template, sum(status = '{ANSWERED}'), sum(status <> 
        coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0.0),
        sum(status = '{ANSWERED}' AND cost IS NULL AND kind = '{CHAT}')
 FROM entries GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC, 1, 2, 3, 4"""
-_SAME = "SELECT 1 FROM entries WHERE key = :key AND status = :status AND answer = :answer"
+_SAME = """
+SELECT 1 FROM entries
+WHERE key = :key AND status = :status AND answer = :answer AND (created = :created OR NOT :dated)"""
 _DELETE = "DELETE FROM entries WHERE id BETWEEN :first AND :last AND "
 _READ = f"SELECT key, {', '.join((*NAMES, *NUMBERS))}, asked, answer FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"

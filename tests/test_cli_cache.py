@@ -16,6 +16,8 @@ import pytest
 
 from fcjax.io.entries import pack_answer
 from fcjax.io.store import Store, prompt_key
+from fcjax.io.upkeep import import_rows
+from fcjax.passages import Passage
 from fcjax.prompts import Failure, Prompt, Reply, Token, Usage
 
 SCRIPT = Path(sys.executable).with_name("fcjax")
@@ -228,6 +230,149 @@ def test_a_spoilt_page_is_found_and_the_rest_exported(tmp_path):
     counts = json.loads(done.stdout)
     assert 0 < counts["damaged"] < 10
     assert counts["written"] + counts["damaged"] == 50
+
+
+# ---- Searches, and stores as text.
+
+HAND_MADE = [
+    {
+        "source": "http://127.0.0.1/v1",
+        "model": "small",
+        "prompt": {"messages": [["user", "question 0"]], "template": "relate.pairwise/1", "temperature": 0},
+        "answer": {"text": "[yes]"},
+    },
+    {"kind": "search", "asked": {"retriever": "wiki", "query": "Rome?", "k": 3}, "answer": {"found": [{"text": "R."}]}},
+    {
+        "kind": "search",
+        "asked": {"retriever": "wiki", "query": "Oslo?", "k": 3},
+        "answer": {"failed": "timeout", "reason": "too late"},
+    },
+]
+
+
+def write(path, lines):
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
+
+
+def asked_of(path):
+    """What a run gets from a store for the questions of HAND_MADE."""
+
+    async def main():
+        with Store.open(path) as store:
+            return [
+                await store.get(ask(0)[1]),
+                await store.get_found("wiki", "Rome?", 3),
+                await store.get_found("wiki", "Oslo?", 3),
+                await store.get_found("wiki", "Oslo?", 3, replay=True),
+            ]
+
+    return asyncio.run(main())
+
+
+def test_import_of_rows_made_by_hand(tmp_path):
+    source, store = write(tmp_path / "rows.jsonl", HAND_MADE), tmp_path / "new" / "store.sqlite"
+    done = cache("import", source, "--store", store)
+    assert done.returncode == OK, done.stderr
+    assert b"3 rows added" in done.stdout
+    expected = [Reply(text="[yes]"), (Passage(text="R."),), None, Failure("timeout", "too late", 1)]
+    assert asked_of(store) == expected
+    again = cache("import", source, "--store", store, "--json")
+    assert json.loads(again.stdout) == {"store": str(store), "added": 0, "known": 3, "faults": []}
+    assert asked_of(store) == expected
+
+
+def test_export_and_import_give_the_same_store(store, tmp_path):
+    cache("import", write(tmp_path / "rows.jsonl", HAND_MADE[1:]), "--store", store)
+    for out, place in (("one.jsonl.gz", store), ("two.jsonl", tmp_path / "copy.sqlite")):
+        if place != store:
+            assert cache("import", tmp_path / "one.jsonl.gz", "--store", place, "--quiet").stdout == b""
+        assert cache("export", tmp_path / out, "--store", place).returncode == OK
+    one, two = gzip.decompress((tmp_path / "one.jsonl.gz").read_bytes()), (tmp_path / "two.jsonl").read_bytes()
+    assert one == two
+    assert len(one.splitlines()) == 8
+    assert json.loads(one.splitlines()[6])["asked"] == {"retriever": "wiki", "query": "Rome?", "k": 3}
+
+
+def test_import_leaves_what_is_answered_as_it_is(store, tmp_path):
+    done = cache("import", write(tmp_path / "rows.jsonl", HAND_MADE), "--store", store)
+    assert b"2 rows added; 1 were there already" in done.stdout
+    assert asked_of(store)[0] == PRICED
+
+
+def test_import_from_standard_input(tmp_path):
+    lines = "\n".join(map(json.dumps, HAND_MADE)).encode()
+    command = [SCRIPT, "cache", "import", "-", "--store", tmp_path / "s.sqlite"]
+    done = subprocess.run(command, input=lines, capture_output=True, timeout=60)
+    assert done.returncode == OK, done.stderr
+    assert len(left(tmp_path / "s.sqlite")) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "the line is no JSON"),
+        ("[1]", "is a JSON list; allowed: an object"),
+        ({}, "prompt is None; allowed: an object"),
+        ({"kind": "page"}, "kind is 'page'; allowed: chat or search"),
+        (HAND_MADE[1] | {"promt": 1}, "the fields promt are unknown"),
+        (HAND_MADE[1] | {"key": "00"}, "leave the key out"),
+        (HAND_MADE[1] | {"answer": {}}, "answer does not fit"),
+        (HAND_MADE[1] | {"answer": {"found": [{"url": "x"}]}}, "answer does not fit"),
+        (HAND_MADE[1] | {"answer": {"found": [{"text": 3}]}}, "answer.found[0].text is 3; allowed: a string"),
+        (HAND_MADE[1] | {"answer": {"found": None}}, "answer does not fit"),
+        (HAND_MADE[1] | {"asked": {"retriever": "wiki", "query": "Rome?"}}, "the number k"),
+        (HAND_MADE[1] | {"created": -1}, "created is -1; allowed"),
+        (HAND_MADE[1] | {"status": 3}, "status is 3; allowed"),
+        (HAND_MADE[2] | {"answer": {"failed": "timeout"}}, "answer does not fit"),
+        (HAND_MADE[0] | {"model": ""}, "model is ''; allowed"),
+        (HAND_MADE[0] | {"answer": {"text": None}}, "answer.text is None; allowed: a string"),
+        (HAND_MADE[0] | {"answer": {"words": "x"}}, "answer does not fit"),
+        (HAND_MADE[0] | {"prompt": {"messages": "hello", "template": "t/1"}}, "allowed: pairs of a role"),
+        (HAND_MADE[0] | {"prompt": {"messages": [["user", 3]], "template": "t/1"}}, "allowed: pairs of a role"),
+        (HAND_MADE[0] | {"prompt": {"messages": []}}, "prompt.template is None"),
+        (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "seed": 1}}, "prompt does not fit"),
+        (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "max_tokens": "9"}}, "prompt.max_tokens is '9'"),
+        (HAND_MADE[0] | {"template": "other/1"}, "template is 'other/1', and the prompt's is"),
+    ],
+)
+def test_a_line_that_is_no_row_is_told_and_the_others_are_taken(tmp_path, line, message):
+    source = write(tmp_path / "rows.jsonl", [HAND_MADE[0], "", line, HAND_MADE[2]])
+    done = import_rows(tmp_path / "s.sqlite", source)
+    (fault,) = done.faults
+    assert (fault.file, fault.line) == (str(source), 3)
+    assert message in fault.message
+    assert (done.added, len(left(tmp_path / "s.sqlite"))) == (2, 2)
+
+
+def test_faults_of_an_import_are_told(tmp_path):
+    source = write(tmp_path / "rows.jsonl", [HAND_MADE[0], *["{"] * 30])
+    done = cache("import", source, "--store", tmp_path / "s.sqlite")
+    assert done.returncode == SOME_FAILED
+    assert f"error: {source}:2: the line is no JSON" in done.stderr.decode()
+    assert b"and 10 more" in done.stderr
+    assert b"1 row added" in done.stdout
+
+
+def test_import_of_nothing_that_can_be_read_makes_no_store(tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG" + bytes(99))
+    for name in ("empty.jsonl", "picture.png", "none.jsonl"):
+        done = cache("import", tmp_path / name, "--store", tmp_path / "s.sqlite")
+        assert done.returncode == UNUSABLE
+        assert name.encode() in done.stderr
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_searches_are_shown_and_pruned_by_kind(store, tmp_path):
+    cache("import", write(tmp_path / "rows.jsonl", HAND_MADE[1:]), "--store", store)
+    found = json.loads(cache("info", "--store", store, "--json").stdout)
+    (group,) = (group for group in found["groups"] if group["kind"] == "search")
+    assert (group["source"], group["answered"], group["failed"], group["unpriced"]) == ("wiki", 1, 1, 0)
+    assert (found["answered"], found["unpriced"]) == (5, 2)
+    assert "wiki" in cache("info", "--store", store).stdout.decode()
+    assert cache("prune", "--store", store, "--kind", "search").returncode == OK
+    assert left(store) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("command", [["info"], ["prune", "--failures"], ["export", "-"]])

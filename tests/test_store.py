@@ -16,12 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fcjax.errors import InputError, OutputError
-from fcjax.io.entries import DamagedError, pack_answer, pack_prompt, question, unpack, unpack_answer
+from fcjax.io.entries import DamagedError, pack_answer, pack_prompt, question, unpack, unpack_answer, unpack_found
 from fcjax.io.store import Store, prompt_key
+from fcjax.io.upkeep import export, import_rows
+from fcjax.passages import Passage
 from fcjax.prompts import Failure, Prompt, Reply, Token, Usage
 
 INF = float("inf")
@@ -101,6 +103,17 @@ failures = st.builds(Failure, texts, texts, counts)
 @given(replies | failures)
 def test_any_answer_survives_packing(answer):
     assert unpack_answer(pack_answer(answer)) == answer
+
+
+options = st.none() | texts
+found = st.lists(
+    st.builds(Passage, title=options, text=options, snippet=options, link=options, note=options), max_size=3
+).map(tuple)
+
+
+@given(found | failures)
+def test_anything_found_survives_packing(answer):
+    assert unpack_found(pack_answer(answer)) == answer
 
 
 @given(texts, st.dictionaries(texts, st.none() | texts | counts, max_size=3))
@@ -201,6 +214,74 @@ def test_the_first_reply_stands(path):
     stats = with_store(path, use)
     assert (stats.stored, stats.known) == (0, 1)
     assert len(rows(path)) == 1
+
+
+# ---- Searches.
+
+ROME = (Passage(title="Rome", text="Rome is in Italy.", link="https://a.org/"), Passage(snippet="s", note="HTTP 403"))
+
+
+def test_what_was_found_comes_back_whole(path):
+    async def use(store):
+        seen = [await store.get_found("wiki", "Rome?", 3)]
+        seen += [await store.put_found("wiki", "Rome?", 3, ROME, seconds=0.5), await store.put_found("wiki", "", 1, ())]
+        seen += [await store.get_found("wiki", "Rome?", 3), await store.get_found("wiki", "", 1)]
+        return seen + [await store.get_found(*other) for other in (("wiki", "Rome?", 2), ("w", "Rome?", 3))]
+
+    assert with_store(path, use, clock=lambda: 86400.0) == [None, ROME, (), ROME, (), None, None]
+    columns = "kind, status, source, model, template, prompt_tokens, cost, seconds, attempts, created"
+    assert rows(path, columns)[0] == ("search", "answered", "wiki", "", "", None, None, 0.5, 1, 86400.0)
+
+
+def test_prompts_and_searches_share_a_store_and_its_books(path):
+    async def use(store):
+        await put(store, ask(), YES)
+        await store.put_found("wiki", "?", 3, REFUSED)
+        await store.put_found("wiki", "?", 3, ROME)
+        assert await store.put_found("wiki", "?", 3, ()) == ROME
+        assert await store.get(key(ask())) == YES
+        assert await store.get_found("wiki", "?", 3) == ROME
+        return store.stats
+
+    stats = with_store(path, use)
+    assert (stats.stored, stats.known, stats.hits) == (3, 1, 2)
+    assert rows(path, "kind, status") == [("chat", "answered"), ("search", "refused"), ("search", "answered")]
+
+
+def test_a_damaged_search_is_made_again(path):
+    async def use(store):
+        await store.put_found("wiki", "?", 3, ROME)
+        spoil(path, "answer", pack_answer(YES), "id = 1")  # a sound answer, but to a prompt
+        assert await store.get_found("wiki", "?", 3) is None
+        assert await store.put_found("wiki", "?", 3, ROME) == ROME
+        assert await store.get_found("wiki", "?", 3) == ROME
+
+    with_store(path, use)
+    assert rows(path) == [("damaged",), ("answered",)]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(texts, replies | failures | found), max_size=6))
+def test_a_store_survives_export_and_import(tmp_path_factory, entries):
+    folder = tmp_path_factory.mktemp("stores")
+
+    async def fill(store):
+        for text, outcome in entries:
+            if isinstance(outcome, tuple):
+                await store.put_found("wiki", text, 3, outcome)
+            else:
+                await put(store, ask(text, options={"x": text}), outcome)
+
+    dates = itertools.count(1.0)
+    with_store(folder / "one", fill, clock=lambda: next(dates))
+    export(folder / "one", folder / "rows.jsonl")
+    if not entries:
+        return
+    for known in (0, len(rows(folder / "one"))):
+        done = import_rows(folder / "two", folder / "rows.jsonl")
+        assert (done.known, done.faults) == (known, ())
+    columns = "key, kind, status, source, model, template, cost, seconds, attempts, created, asked, answer"
+    assert rows(folder / "two", columns) == rows(folder / "one", columns)
 
 
 # ---- The event loop and the writer.

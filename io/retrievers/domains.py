@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -166,4 +166,8 @@ def _above(name: str | None) -> list[str]:
 
 
 _SIGNS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
-_READERS: Final = {".toml": tomllib.loads, ".json": partial(json.loads, object_pairs_hook=_unique), ".csv": _csv}
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    ".toml": tomllib.loads,
+    ".json": partial(json.loads, object_pairs_hook=_unique),
+    ".csv": _csv,
+}
