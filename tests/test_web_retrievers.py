@@ -80,6 +80,13 @@ def test_serper_gives_the_first_k_that_are_not_denied():
     assert json.loads(server.bodies[0])["num"] == 25
 
 
+def test_more_than_a_service_gives_is_not_asked_for():
+    _, server = serper(lambda request: respond(organic()), k=1000)
+    assert json.loads(server.bodies[0])["num"] == 100
+    _, server = wikipedia(wiki, k=1000)
+    assert int(server.asked[0].query["gsrlimit"]) <= 50
+
+
 def test_nothing_found_is_no_failure():
     for document in (organic(), {"searchParameters": {}}, {"organic": None}, {}):
         assert serper(lambda request: respond(document))[0] == ()  # noqa: B023

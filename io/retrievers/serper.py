@@ -99,14 +99,14 @@ class Serper:
         return self._api.sent
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """The `k` best passages for a query; an answer box comes first, a knowledge graph's entry last."""
-        check_number("k", k, 1, _MOST, whole=True)
+        """The `k` best passages, 100 at most; an answer box comes first, a knowledge graph's entry last."""
+        check_number("k", k, 1, whole=True)
         if self._replay:
             return Failure("replay_miss", "a replay sends nothing")
         if not query.strip():
             return Failure("invalid_request", "the query is empty")
         # Results that are passed over have others behind them at no further cost.
-        asked = {"q": query.strip(), "num": max(k, _PRICED_ALIKE), **self._where}
+        asked = {"q": query.strip(), "num": min(max(k, _PRICED_ALIKE), _MOST), **self._where}
         document = await self._api.call("/search", json=asked)
         if isinstance(document, Failure):
             return document

@@ -96,8 +96,9 @@ class Wikipedia:
         return self._api.sent
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """Passages of the `k` best articles; an article whose text fails leaves the search a failure."""
-        check_number("k", k, 1, _MOST, whole=True)
+        """Passages of the `k` best articles, of 40 at most. If the text of one cannot be had, the search has failed."""
+        check_number("k", k, 1, whole=True)
+        k = min(k, _MOST)
         query = _shortened(query)
         if not query:
             return Failure("invalid_request", "the query is empty")
