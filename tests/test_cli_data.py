@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -187,3 +191,35 @@ def test_annotations_as_a_table(tmp_path):
     export.write_text(json.dumps([{"data": {"corrected_is": "A"}, "annotations": []}]))
     done = run("annotations", export)
     assert (done.exit_code, "has no annotations" in done.stderr) == (UNUSABLE, True)
+
+
+def test_commands_of_the_page_run(tmp_path, monkeypatch):
+    page = (Path(__file__).resolve().parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) for line in block.splitlines()]
+    monkeypatch.chdir(tmp_path)
+    for name in ("ChatGPT.jsonl", "InstructGPT.jsonl"):
+        write(Path(name), BIO)
+    write(Path("askh.jsonl"), THREAD | {"subreddit": "AskHistorians"})
+    rows = [THREAD | {"q_id": f"q{i}"} for i in range(4)]
+    Path("eli5-category-train.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
+    write(Path("cb_qa.jsonl"), QUESTION)
+    write(Path("factcheck-GPT-benchmark.jsonl"), CHECKED)
+    write(Path("WikiContradict.csv"), TABLE)
+    write(Path("knowledge_qa.jsonl"), CLAIMS)
+    write(Path("corrections.jsonl"), *(CORRECTED | {"id": f"c{i}"} for i in range(10)))
+    Path("export.json").write_text(json.dumps(EXPORT))
+    told = []
+    with ScriptedServer(lambda messages: "<wrong>Long waves scatter more.</wrong>") as server:
+        for line in lines:
+            program, group, *arguments = shlex.split(line.replace("http://localhost:8000/v1", server.url))
+            assert (program, group) == ("fcjax", "data")
+            done = run(*arguments, FCJAX_STORE=str(tmp_path / "s.sqlite"))
+            assert done.exit_code == OK, f"{line}\n{done.stdout}\n{done.stderr}"
+            told.append(arguments[0])
+    assert set(told) == set(data.commands)
+
+
+def test_every_command_has_help():
+    for name, command in data.commands.items():
+        done = run(name, "--help")
+        assert (done.exit_code, command.help is not None) == (OK, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,35 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcjax.errors import InputError
+from fcjax.findings import Evidence, Feedback, Finding
 from fcjax.human_study import study
 from fcjax.io.datasets import Report, Selection
 from fcjax.io.datasets.corrections import in_words, parse_correction
 from fcjax.io.datasets.finetune import SYSTEM, chosen, conversation, conversations, messages
 from fcjax.io.datasets.label_studio import COMPARISONS, RATINGS, interface, read_annotations, tasks
 from fcjax.raters import cohen_kappa, fleiss_kappa, krippendorff_alpha, pairwise_kappa, percent_agreement
+from fcjax.records import Label, RelationType
 
-FEEDBACK = {
-    "findings": [
-        {
-            "atom": "a0",
-            "text": "Ada was born in 1816.",
-            "label": "refuted",
-            "p": 0.02,
-            "evidence": [
-                {
-                    "context": "c0",
-                    "title": "Ada",
-                    "text": "Born in\n1815.",
-                    "type": "contradiction",
-                    "probability": 0.9,
-                    "influence": -0.4,
-                }
-            ],
-        },
-        {"atom": "a1", "text": "She liked tea.", "label": "unverified", "p": 0.5, "evidence": []},
-    ],
-    "repeated": [],
-}
+AGAINST = Evidence(
+    context="c0",
+    source="c0",
+    target="a0",
+    type=RelationType.CONTRADICTION,
+    probability=0.9,
+    influence=-0.4,
+    title="Ada",
+    links=("http://a",),
+    text="Born in\n1815.",
+)
+BORN = Finding(
+    atom="a0", text="Ada was born in 1816.", label=Label.REFUTED, p=0.02, lower=0.02, upper=0.02, certain=True
+)
+TEA = Finding(atom="a1", text="She liked tea.", label=Label.UNVERIFIED, p=0.5, lower=0.5, upper=0.5, certain=True)
+FEEDBACK = Feedback(findings=(replace(BORN, evidence=(AGAINST,)), TEA), n_atoms=2).to_dict()
 CORRECTED = {
     "id": "ada",
     "query": "When was Ada born?",
@@ -68,7 +65,7 @@ def test_a_correctors_row_is_read():
     assert [one.label for one in found.statements] == ["refuted", "unverified"]
 
 
-@pytest.mark.parametrize("key", ["best", "corrected", "revised_response", "revised", "reference"])
+@pytest.mark.parametrize("key", ["best", "corrected", "correction", "revised_response", "revised", "reference"])
 def test_rows_that_people_put_together_are_read(key):
     row = {"input": "Q?", "output": "No.", key: "Yes.", "feedback": " Wrong. ", "atoms": [{"text": "x", "label": "S"}]}
     found = parse_correction(row, 5)
@@ -90,6 +87,15 @@ def test_faults_of_corrections_name_the_field(row, field):
     with pytest.raises(InputError) as caught:
         parse_correction(row)
     assert [fault.field for fault in caught.value.faults] == [field]
+
+
+def test_feedback_says_what_passages_say_and_long_ones_are_cut():
+    long = FEEDBACK | {"contexts": [FEEDBACK["contexts"][0] | {"text": "word " * 1000}]}
+    words = parse_correction(CORRECTED | {"feedback": long}).feedback
+    assert 500 < max(map(len, words.splitlines())) < 560
+    given = [{"type": "contradiction", "title": "Ada", "text": "Born in 1815.", "probability": 0.9}]
+    by_hand = {"findings": [FEEDBACK["findings"][0] | {"evidence": given}, FEEDBACK["findings"][1]]}
+    assert parse_correction(CORRECTED | {"feedback": by_hand}).feedback == WORDS
 
 
 def test_a_conversation_has_system_user_and_assistant():

@@ -4,7 +4,7 @@
 |---|---|
 | the question | `query`, `input`, `question`, `prompt`; may be missing |
 | the response | `response`, `output`, `original` |
-| the corrected one | `best` (its `response`, or a text), `corrected`, `revised_response`, `revised`, `reference` |
+| the correction | `best` (its `response`), `corrected`, `correction`, `revised_response`, `revised`, `reference` |
 | the feedback | `feedback`: a text, or an object with `findings` as `Feedback.to_dict` makes it; may be missing |
 | the atoms | `atoms`, as in cases; else those of the feedback's findings |
 """
@@ -22,7 +22,8 @@ from fcjax.io.files.streams import Source
 
 _QUERY: Final = ("query", "input", "question", "prompt")
 _RESPONSE: Final = ("response", "output", "original")
-_CORRECTED: Final = ("corrected", "revised_response", "revised", "reference")
+_CORRECTED: Final = ("corrected", "correction", "revised_response", "revised", "reference")
+_EXCERPT: Final = 500  # characters of a passage in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def in_words(statements: Iterable[Statement]) -> str:
         for one in statement.evidence:
             p = "" if one.probability is None else f" ({one.probability:.2f})"
             title = f"{one.title}: " if one.title else ""
-            lines.append(f"   - {one.type}{p}: {title}{' '.join(one.text.split())}")
+            text = " ".join(one.text.split())
+            lines.append(f"   - {one.type}{p}: {title}{text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + '…'}")
     return "\n".join(lines)
 
 
@@ -109,13 +111,16 @@ def _findings(row: Fields) -> tuple[Statement, ...]:
     if not isinstance(feedback, dict):
         row.faults.append(Fault(f"feedback is {kind(feedback)}; allowed: a text or an object", field="feedback"))
         return ()
+    fields = Fields(feedback, "feedback.", row.faults)
+    passages = {one.maybe("id"): one for one in fields.objects("contexts", optional=True)}
     found = []
-    for finding in Fields(feedback, "feedback.", row.faults).objects("findings", optional=True):
+    for finding in fields.objects("findings", optional=True):
         evidence = []
         for one in finding.objects("evidence", optional=True):
-            p = one.values.get("probability")
-            kind_of, text = one.text("type"), one.maybe("text", "snippet") or ""
-            evidence.append(Evidence(kind_of, text, one.maybe("title"), p if isinstance(p, float) else None))
+            p, kind_of = one.values.get("probability"), one.text("type")
+            passage = passages.get(one.maybe("context") or "", one)  # its text is with it where people wrote it
+            title, text = passage.maybe("title"), passage.maybe("text", "snippet") or ""
+            evidence.append(Evidence(kind_of, text, title, p if isinstance(p, float) else None))
         found.append(Statement(finding.text("text"), finding.maybe("label"), tuple(evidence)))
     return tuple(found)
 
