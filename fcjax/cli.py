@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,11 +10,8 @@ from fcjax import shell
 from fcjax.cli_cache import cache
 from fcjax.cli_doctor import doctor
 from fcjax.cli_relate import relate
-from fcjax.errors import Fault, OutputError, SettingsError
-
-if TYPE_CHECKING:
-    from fcjax.results import Row
-    from fcjax.survey import Survey
+from fcjax.cli_score import rescore, score
+from fcjax.errors import Fault, SettingsError
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -34,138 +30,6 @@ read, 130 interrupted."""
 @click.version_option(package_name="fcjax", message="%(prog)s %(version)s")
 def commands() -> None:
     """Which statements of a long answer are false, on what evidence, and how sure that is."""
-
-
-_SCORE_EPILOG = """\b
-Examples:
-  fcjax score cases.jsonl -o results.jsonl
-  fcjax score cases.jsonl.gz -o results.jsonl.gz --preset release --version FR2
-  zcat cases.jsonl.gz | fcjax score - -o - --k 12 | jq .measures.precision
-  fcjax score cases.jsonl --json | jq .means.precision
-
-Stop it at any moment and run the same command again: finished cases are kept, and the file ends up the same. Exit
-codes: 0 every case has its values, 1 some cases failed, 2 bad usage or nothing could be read, 130 interrupted."""
-
-
-@commands.command(epilog=_SCORE_EPILOG)
-@click.argument("source", metavar="IN", type=shell.INPUT)
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    metavar="OUT",
-    type=shell.OUTPUT,
-    help="Write a result a line to OUT; - is standard output.",
-)
-@shell.graph_options
-@click.option(
-    "--k",
-    metavar="K",
-    callback=shell.number_k,
-    help="K of recall and F1, a number, or `release` for half of each response's atoms. [default: the median "
-    "number of atoms]",
-)
-@shell.engine_options
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Score the first N cases only.")
-@click.option("--overwrite", is_flag=True, help="Start OUT from nothing, whatever it holds.")
-@shell.common_options
-@click.pass_context
-def score(
-    ctx: click.Context,
-    /,
-    source: str,
-    out: str | None,
-    limit: int | None,
-    overwrite: bool,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Score cases that carry relations.
-
-    Every atom gets its posterior probability and label, and every case its measures. IN is a file of cases (.jsonl,
-    .jsonl.gz, .json), a FactReasoner problem or fact graph, or - for standard input. OUT gets one JSON line a case
-    (.jsonl, .jsonl.gz) or a list of them (.json). Without it only tables are printed.
-    """
-    if as_json and out == "-":
-        raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
-    from fcjax.bulk import Settings
-    from fcjax.bulk import score as run
-
-    settings = Settings(limits=shell.taken_limits(options), **options)
-    to_file = out is not None and out != "-"
-    watch = _Watch(bar=not quiet, table=not (quiet or as_json))
-    try:
-        summary = run(source, out, settings, overwrite=overwrite, limit=limit, watch=watch)
-    except KeyboardInterrupt:
-        done = shell.counted(watch.done, "finished case")
-        kept = f"; {done} kept; run the same command to go on" if to_file else ""
-        raise KeyboardInterrupt(f"stopped{kept}") from None
-    except OutputError as error:
-        kept = f"; {shell.counted(watch.done, 'finished case')} kept" if watch.done else ""
-        raise OutputError(f"{error}{kept}") from error
-    finally:
-        watch.close()
-    if as_json:
-        import fcjax
-
-        about = {"fcjax": fcjax.__version__, "input": source, "output": out, "settings": settings.resolved()}
-        shell.print_json(about | summary.to_dict())
-    elif not quiet:
-        watch.draw(summary.to_dict(), stderr=out == "-")
-        if to_file:
-            kept = f": {watch.kept:,} kept, {watch.done - watch.kept:,} new" if watch.kept else ""
-            click.echo(f"{shell.counted(watch.done, 'result')} in {out}{kept}")
-    if summary.statuses.keys() == {"invalid_input"}:
-        shell.say(f"error: {source}: not one case could be used; the first: {watch.first_reason}")
-        ctx.exit(shell.UNUSABLE)
-    ctx.exit(shell.SOME_FAILED if summary.n_failed else shell.OK)
-
-
-class _Watch:
-    """Looks on while a file is scored: moves the bar and gathers what the table will show."""
-
-    def __init__(self, bar: bool, table: bool):
-        self.done = self.kept = 0
-        self.first_reason: str | None = None
-        self._wants_bar = bar and sys.stderr.isatty()
-        self._bar: Any = None
-        self._worst: Any = None
-        if table:
-            from fcjax.display import Worst
-
-            self._worst = Worst()
-
-    def begins(self, found: Survey) -> None:
-        if found.missing:
-            first, lack = next(iter(found.missing.items()))
-            count = shell.counted(len(found), "case")
-            shell.say(f"warning: {len(found.missing):,} of {count} cannot be scored; case {first + 1}: {lack}")
-        if self._wants_bar:
-            from fcjax.display import Bar
-
-            self._bar = Bar(len(found))
-        from fcjax.engine import use_persistent_cache  # not before: faults of the input are told without an engine
-
-        use_persistent_cache()
-
-    def row(self, row: Row, kept: bool) -> None:
-        self.done += 1
-        self.kept += kept
-        self.first_reason = self.first_reason or row["reason"]
-        if self._bar:
-            self._bar.advance(kept)
-        if self._worst:
-            self._worst.add(row)
-
-    def close(self) -> None:
-        if self._bar:
-            self._bar.close()
-
-    def draw(self, summary: dict[str, Any], stderr: bool) -> None:
-        from fcjax.display import draw_summary, show
-
-        show(self._worst, draw_summary(summary), stderr=stderr)
 
 
 _VALIDATE_EPILOG = """\b
@@ -342,6 +206,8 @@ def infer(
     ctx.exit(shell.SOME_FAILED if found.status.failed else shell.OK)
 
 
+commands.add_command(score)
+commands.add_command(rescore)
 commands.add_command(cache)
 commands.add_command(relate)
 commands.add_command(doctor)

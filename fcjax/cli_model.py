@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fcjax.io.client import Client, Price
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.http import Transport
+    from fcjax.io.store import Store
     from fcjax.prompts import Prompt
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -106,6 +107,7 @@ class Asking(NamedTuple):
     store: Path | None  # None where nothing is stored
     window: int  # questions that may be under way at once
     count_tokens: Callable[[Prompt], int] | None  # None where four bytes each must do
+    kept: Store | None  # where replies and searches are kept
 
 
 @contextmanager
@@ -145,7 +147,7 @@ def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[
             price=_price(where, given["price"]),
             timeouts=Timeouts(read=timeout, total=timeout) if timeout else None,
         )
-        yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency, count)
+        yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency, count, store)
     finally:
         if store is not None:
             store.close()

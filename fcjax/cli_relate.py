@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fcjax.io.stats import Estimate, Stats
     from fcjax.records import Case
     from fcjax.relating import Outlook, Relating, Tally
+    from fcjax.stages.templates import Template
 
 _EPILOG = """\b
 Examples:
@@ -30,47 +31,54 @@ again, and nothing is asked twice. `fcjax doctor` says what an endpoint can do. 
 1 some have failed or the budget is used up, 2 bad usage or nothing could be read or asked, 130 interrupted."""
 
 
+relation_options = shell.added(
+    click.option(
+        "--version",
+        type=click.Choice(["FR1", "FR2", "FR3"]),
+        default="FR2",
+        show_default=True,
+        help="Pairs to ask about: FR1 an atom with its own contexts, FR2 with every context, FR3 contexts with each "
+        "other too.",
+    ),
+    click.option(
+        "--style",
+        type=click.Choice(["pairwise", "packed"]),
+        default="pairwise",
+        show_default=True,
+        help="A prompt for each pair, or for a context and several atoms.",
+    ),
+    click.option("--pack", type=COUNT, metavar="N", help="Atoms in one packed prompt, at most. [default: 16]"),
+    click.option(
+        "--votes",
+        type=click.IntRange(0, 1000),
+        metavar="N",
+        help="Where a reply has no logprobs, ask N more times and count. [default: 0]",
+    ),
+    click.option(
+        "--default",
+        type=Amount(0, 1, min_open=True, max_open=True),
+        metavar="P",
+        help="The probability of an answer without logprobs and votes. [default: 0.9]",
+    ),
+    click.option(
+        "--screen",
+        type=Amount(0, 1),
+        metavar="T",
+        help="Leave out pairs that share less than T of the target's telling words; 0.1 is cautious. "
+        "[default: ask all]",
+    ),
+    click.option("--max-tokens", type=COUNT, metavar="N", help="Of an answer about relations. [default: 256]"),
+)
+"""What is asked about relations, and how; `taken_relating` takes them out of the others."""
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("source", metavar="IN", type=shell.INPUT)
 @click.option("-o", "--output", "out", metavar="OUT", type=shell.OUTPUT, help="Where the cases go, with relations.")
-@click.option(
-    "--version",
-    type=click.Choice(["FR1", "FR2", "FR3"]),
-    default="FR2",
-    show_default=True,
-    help="Pairs to ask about: FR1 an atom with its own contexts, FR2 with every context, FR3 contexts with each other "
-    "too.",
-)
-@click.option(
-    "--style",
-    type=click.Choice(["pairwise", "packed"]),
-    default="pairwise",
-    show_default=True,
-    help="A prompt for each pair, or for a context and several atoms.",
-)
-@click.option("--pack", type=COUNT, metavar="N", help="Atoms in one packed prompt, at most. [default: 16]")
-@click.option(
-    "--votes",
-    type=click.IntRange(0, 1000),
-    metavar="N",
-    help="Where a reply has no logprobs, ask N more times and count. [default: 0]",
-)
-@click.option(
-    "--default",
-    type=Amount(0, 1, min_open=True, max_open=True),
-    metavar="P",
-    help="The probability of an answer without logprobs and votes. [default: 0.9]",
-)
-@click.option(
-    "--screen",
-    type=Amount(0, 1),
-    metavar="T",
-    help="Leave out pairs that share less than T of the target's telling words; 0.1 is cautious. [default: ask all]",
-)
+@relation_options
 @click.option(
     "--template", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="Another wording of the prompts."
 )
-@click.option("--max-tokens", type=COUNT, metavar="N", help="Of an answer. [default: 256]")
 @client_options
 @click.option("-n", "--dry-run", is_flag=True, help="Count prompts, tokens and cost; send and write nothing.")
 @click.option("--limit", type=COUNT, metavar="N", help="The first N cases only.")
@@ -99,7 +107,7 @@ def relate(
         raise SettingsError("--json and -o - both want standard output; give -o a file, or leave one of them out")
     also_read = options["template"], options["config"]
     with taken_client(options, dry_run=dry_run) as asking:
-        how = _how(**options)
+        how = taken_relating(options, options.pop("template"))
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
         about |= {"store": None if asking.store is None else str(asking.store), "settings": _settings(how)}
         if dry_run:
@@ -123,7 +131,7 @@ def relate(
             watch.close()
     stats = asking.client.stats
     if as_json:
-        shell.print_json(about | tally.to_dict() | {"client": _client(stats)})
+        shell.print_json(about | tally.to_dict() | {"client": client_report(stats)})
     elif not quiet:
         for line in _summary(tally, stats):
             click.echo(line, err=out == "-")
@@ -135,20 +143,26 @@ def relate(
     ctx.exit(shell.SOME_FAILED if failed else shell.OK)
 
 
-def _how(*, version: Any, style: Any, screen: float | None, template: str | None, **given: Any) -> Relating:
-    """The settings, with what was given in place of their own defaults."""
+def taken_relating(options: dict[str, Any], template: str | None = None) -> Relating:
+    """The settings that `relation_options` describe, with what was given in place of their own defaults."""
     from fcjax.relating import Relating
     from fcjax.stages import templates
     from fcjax.stages.relate import RelationModel
 
-    chosen = {name: value for name, value in given.items() if value is not None}
+    version, screen, style = (options.pop(name) for name in ("version", "screen", "style"))
+    chosen = {name: options.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
     if template is not None:
-        own: templates.Template = getattr(templates, style.upper())
-        try:
-            chosen[style] = own.reworded(Path(template).read_text(encoding="utf-8"), Path(template).stem)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{template}: cannot be read: {error}; allowed: a text in UTF-8") from error
+        chosen[style] = worded(getattr(templates, style.upper()), template)
     return Relating(version=version, screen=screen, model=RelationModel(style=style, **chosen))
+
+
+def worded(template: Template, file: str) -> Template:
+    """A template in the words of a file. Raises `InputError` and `SettingsError`."""
+    try:
+        return template.reworded(Path(file).read_text(encoding="utf-8"), Path(file).stem)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}; allowed: a text in UTF-8") from error
 
 
 def _settings(how: Relating) -> dict[str, Any]:
@@ -201,12 +215,12 @@ def _kept(asking: Asking, watch: _Watch) -> str:
 
 def _summary(tally: Tally, stats: Stats) -> list[str]:
     """What a run came to, for people."""
-    lines = [f"{shell.counted(tally.cases.total(), 'case')}: {_counts(tally.cases)}"]
-    lines.append(f"{shell.counted(tally.pairs, 'pair')} asked about: {_counts(tally.types) or 'none answered'}")
+    lines = [f"{shell.counted(tally.cases.total(), 'case')}: {counts(tally.cases)}"]
+    lines.append(f"{shell.counted(tally.pairs, 'pair')} asked about: {counts(tally.types) or 'none answered'}")
     if tally.n_failed:
-        lines[-1] += f"; {tally.n_failed:,} failed ({_counts(tally.failed)})"
+        lines[-1] += f"; {tally.n_failed:,} failed ({counts(tally.failed)})"
     if tally.methods:
-        lines.append(f"probabilities from {_counts(tally.methods)}")
+        lines.append(f"probabilities from {counts(tally.methods)}")
     more = {"given before": tally.given, "left out by screening": tally.screened}
     more |= {f"atoms or contexts skipped as {why}": count for why, count in tally.skipped.items()}
     if seen := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
@@ -215,19 +229,19 @@ def _summary(tally: Tally, stats: Stats) -> list[str]:
     if stats.seconds:
         lines[-1] += f", {stats.sent / stats.seconds:,.1f} a second, {stats.retries:,} of them repeated"
         tokens = f"{stats.prompt_tokens:,} tokens in and {stats.completion_tokens:,} out"
-        lines.append(f"{tokens}; cost {_dollars(stats.cost)}")
+        lines.append(f"{tokens}; cost {dollars(stats.cost)}")
     return lines
 
 
-def _counts(counts: dict[str, int]) -> str:
+def counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
 
-def _dollars(cost: float | None) -> str:
+def dollars(cost: float | None) -> str:
     return "unknown" if cost is None else f"${cost:,.4f}"
 
 
-def _client(stats: Stats) -> dict[str, Any]:
+def client_report(stats: Stats) -> dict[str, Any]:
     return {**asdict(stats), "failed": dict(stats.failed), "mean_concurrency": stats.mean_concurrency}
 
 
@@ -244,7 +258,7 @@ def _show_estimate(
             f"{shell.counted(found.prompts, 'prompt')}, {found.distinct:,} of them different, {found.stored:,} in the "
             f"store already: {found.to_send:,} to send\n"
             f"about {found.prompt_tokens:,} tokens in and at most {found.completion_tokens:,} out; "
-            f"cost at most {_dollars(found.cost)}"
+            f"cost at most {dollars(found.cost)}"
         )
         if how.model.votes:
             click.echo(f"where there are no logprobs, {how.model.votes} more for each")

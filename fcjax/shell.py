@@ -138,7 +138,9 @@ def number_k(_: click.Context, __: click.Parameter, value: str | None) -> Any:
     return int(number) if number.is_integer() else number
 
 
-def _added(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def added(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """One decorator for several options, in the order that the help shows them."""
+
     def add(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -154,7 +156,7 @@ def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     ctx.meta[_VERBOSE] = value
 
 
-common_options = _added(
+common_options = added(
     click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output, nothing else."),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors."),
     click.option(
@@ -163,7 +165,7 @@ common_options = _added(
 )
 """What every command has: `as_json` and `quiet`."""
 
-graph_options = _added(
+number_options = added(
     click.option(
         "--preset",
         type=click.Choice(["paper", "release"]),
@@ -190,6 +192,11 @@ graph_options = _added(
         show_default=True,
         help="P(true) of every atom before the evidence.",
     ),
+)
+"""What the factors' numbers are (SPEC 2), whatever the relations."""
+
+graph_options = added(
+    number_options,
     click.option(
         "--version",
         type=click.Choice(["FR1", "FR2", "FR3"]),
@@ -199,7 +206,16 @@ graph_options = _added(
 )
 """How relations become factors (SPEC 2): the arguments of `Settings` of the same names."""
 
-engine_options = _added(
+k_option = click.option(
+    "--k",
+    metavar="K",
+    callback=number_k,
+    help="K of recall and F1, a number, or `release` for half of each response's atoms. [default: the median number of "
+    "atoms]",
+)
+"""K of SPEC 5."""
+
+engine_options = added(
     click.option(
         "--effort",
         type=click.Choice(["tight", "label", "fast"]),
