@@ -31,7 +31,7 @@ class Casebook:
 
     def taken_up(self, place: int, case: Case) -> Case:
         """The case as an earlier run left it."""
-        entries = self._journal.entries(place) if self._journal else []
+        entries = self._journal.entries(place) if self._journal is not None else []
         if entries:
             record = case_to_dict(case)
             for entry in entries:
@@ -57,7 +57,7 @@ class Casebook:
             self._unwritten.add(place)
             return
         self._written[place] = case
-        if self._journal:
+        if self._journal is not None:
             self._journal.write(place, stage, changed, gone)
 
     def forget(self, place: int) -> None:

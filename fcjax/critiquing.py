@@ -180,7 +180,7 @@ def critique_file(
         prints = Fingerprints(replace(critic.settings, k=k), feedback=True)
         report.summary = Summary(k)
         write_lines(out, _finished_rows(spool, k, prints, report.summary, watch))
-        if journal:
+        if journal is not None:
             journal.remove()
     return report
 

@@ -193,9 +193,11 @@ def _atom_from(atom: Atom, gone: Iterable[Stage]) -> Atom:
 
 
 def _unsummarised(context: Context) -> Context:
-    extra = dict(context.extra)
-    text = extra.pop("full_text", context.text)
-    return replace(context, text=text, summary_confidence=None, extra=extra)
+    extra = {key: value for key, value in context.extra.items() if key not in ("full_text", "full_snippet", "summary")}
+    if "full_text" not in context.extra:
+        return replace(context, extra=extra)
+    text, snippet = context.extra["full_text"], context.extra.get("full_snippet")
+    return replace(context, text=text, snippet=snippet, summary_confidence=None, extra=extra)
 
 
 def _another_try(case: Case) -> Case:

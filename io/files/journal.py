@@ -62,7 +62,8 @@ class Journal:
             self._lines.close()
             raise
 
-    def __len__(self) -> int:
+    @property
+    def kept(self) -> int:
         """How many entries an earlier run has left."""
         return len(self._offset)
 
@@ -87,6 +88,8 @@ class Journal:
                     self._add(case, end)
                     end += len(line)
                 return end
+        except OutputError:
+            raise
         except OSError as error:
             raise OutputError(f"{output_name(self._path)}: cannot be read: {error.strerror or error}") from error
 
