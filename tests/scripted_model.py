@@ -51,12 +51,12 @@ def case(town: int, atoms: int = 3, **more: Any) -> dict[str, Any]:
 def passages(towns: int, atoms: int = 3, copies: int = 2) -> Iterator[Passage]:
     """What sources say of the towns: the truth about every claim, in several words; the last claim's is not told."""
     for town in range(towns):
-        for thing in range(atoms - 1):
+        for thing, name in enumerate(THINGS[: atoms - 1]):
             for copy in range(copies):
                 yield Passage(
                     title=f"Town {town}",
-                    text=f"{'Guide' if copy else 'Survey'} {copy}: Town {town} has {count(town, thing)} {THINGS[thing]}.",
-                    link=f"https://source{copy}.example/town{town}/{THINGS[thing]}",
+                    text=f"Guide {copy} says so: Town {town} has {count(town, thing)} {name}.",
+                    link=f"https://source{copy}.example/town{town}/{name}",
                 )
 
 
