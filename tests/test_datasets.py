@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 
 import pytest
@@ -333,6 +334,24 @@ def test_conflictbank_pairs(tmp_path):
     assert [case.response for case in cases] == ["Ada is English.", "Ada is French.", "Ed is Irish.", "Ed is Welsh."]
     assert [line for line, *_ in faults] == [4, 5, 6]
     assert [field for _, field, _ in faults[:2]] == ["category", "category"]
+
+
+def test_conflictbank_reads_files_of_both_kinds_and_standard_input_once(tmp_path, monkeypatch):
+    pair = {"id": 1, "subject": "Ada", "category": "default", "claim": "Yes.", "evidence": "So."}
+    lie = pair | {"category": "misinformation_conflict", "claim": "No."}
+    (tmp_path / "b").mkdir()
+    paths = [write(tmp_path / "qa.jsonl", QUESTION), write(tmp_path / "b" / "qa.jsonl", pair, lie)]
+    cases = list(selected(read_conflictbank(*paths), Selection()))
+    label = tmp_path.name
+    assert [case.id for case in cases] == [
+        f"conflictbank-{label}-qa-1-true",
+        f"conflictbank-{label}-qa-1-misinformation",
+        "conflictbank-b-qa-1-true",
+        "conflictbank-b-qa-1-misinformation",
+    ]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(paths[1].read_bytes())))
+    found = list(selected(read_conflictbank("-"), Selection()))
+    assert [case.id for case in found] == ["conflictbank-stdin-1-true", "conflictbank-stdin-1-misinformation"]
 
 
 def test_wikicontradict(tmp_path):

@@ -8,13 +8,13 @@ stand together, the default first or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.errors import Fault
-from fcjax.io.datasets.rows import Fields, Origin, Unit, read_each, read_items
+from fcjax.io.datasets.rows import Fields, Origin, Unit, parse_each, read_items
 from fcjax.io.files.objects import Item, Row
 from fcjax.io.files.streams import Source
 from fcjax.records import Atom, Case, Context, Relation, RelationType
@@ -125,13 +125,13 @@ class _How(NamedTuple):
 
 def _read(paths: Sequence[Source], how: _How) -> Iterator[Row[Unit]]:
     """Questions a row each; pairs, told by their `category`, by the facts that they belong to."""
-    for path in paths:  # the files one by one: each has its own kind of rows
-        first = next(read_items([path]), None)
-        values = first[2].value if first else None
-        if isinstance(values, dict) and "category" in values:
-            yield from _pairs(path, how)
+    for _, rows in groupby(read_items(paths), lambda read: read[0].label):  # each file has its own kind of rows
+        first = next(rows)
+        items = chain([first], rows)  # noqa: B031 - the rest of it
+        if isinstance(first[2].value, dict) and "category" in first[2].value:
+            yield from _pairs(items, how)
         else:
-            yield from read_each("conflictbank", [path], _KNOWN, lambda row, origin: _question(row, origin, how))
+            yield from parse_each("conflictbank", items, _KNOWN, lambda row, origin: _question(row, origin, how))
 
 
 def _question(row: Fields, origin: Origin, how: _How) -> Unit:
@@ -146,12 +146,12 @@ def _question(row: Fields, origin: Origin, how: _How) -> Unit:
     return how.unit(id, question, found, group if row.has("subject") else id)
 
 
-def _pairs(path: Source, how: _How) -> Iterator[Row[Unit]]:
+def _pairs(items: Iterable[tuple[Origin, str, Item]], how: _How) -> Iterator[Row[Unit]]:
     def fact(read: tuple[Origin, str, Item]) -> Any:
         value = read[2].value
         return (value.get("id"), value.get("subject")) if isinstance(value, dict) else (None, read[0].index)
 
-    for (_, subject), rows in groupby(read_items([path]), fact):
+    for (_, subject), rows in groupby(items, fact):
         found: dict[str, _Claim] = {}
         faults: list[Fault] = []
         unknown: dict[str, None] = {}

@@ -137,8 +137,18 @@ def read_each(
     `parse` may raise `InputError`, or leave its faults in the fields. A case's id that a row before had is a fault.
     Raises `InputError` where a file cannot be read at all, `SettingsError` where one is given twice.
     """
-    ids: dict[int, str] = {}
-    for origin, file, item in read_items(paths):
+    return parse_each(name, read_items(paths), known, parse)
+
+
+def parse_each(
+    name: str,
+    items: Iterable[tuple[Origin, str, Item]],
+    known: Collection[str],
+    parse: Callable[[Fields, Origin], Unit],
+) -> Iterator[Row[Unit]]:
+    """`read_each` of rows that are read already."""
+    ids: dict[int, str] = {}  # of cases that have ids of the data's own; others have their row's, once each
+    for origin, file, item in items:
         id = f"{name}-{origin.label}-{origin.number}"
         faults, unit = list(item.faults), None
         if item.value is not None or not faults:
@@ -151,7 +161,7 @@ def read_each(
                 faults += error.faults
         for case in unit.cases if unit and not faults else ():
             here = f"{file}:{item.line or item.number}"
-            if (before := ids.setdefault(hash(case.id), here)) != here:
+            if not case.id.startswith(id) and (before := ids.setdefault(hash(case.id), here)) != here:
                 faults.append(
                     Fault(f"the case's id is {seen(case.id)}, as in {before}; allowed: an id that occurs once")
                 )
