@@ -108,7 +108,7 @@ class Atomizer:
         trace: dict[str, Any] = {"template": self.template.name, "prompts": 0}
         if not any(sign.isalnum() for sign in response):
             case = replace(case, extra=traced(case, "atomize", trace))
-            return _ended(case, Status.NO_ATOMS, "the response is empty" if not response.strip() else "no words", ())
+            return _ended(case, Status.NO_ATOMS, "the response has no words", ())
         if declines(response):
             case = replace(case, extra=traced(case, "atomize", trace))
             return _ended(case, Status.REFUSED, "the response declines to answer", ())
@@ -184,9 +184,12 @@ class _Work:
         facts = [unquoted(item) for item in ([text] if items is None else items)]
         if facts and all(_REFUSED.fullmatch(fact) for fact in facts):
             return {0: _Part(refused=True)}
-        if not cut and all(_claims_nothing(fact) for fact in facts):
-            return {0: _Part()}
         doubts = [self.doubt(fact, source) for fact in facts]
+        nothing = (
+            _claims_nothing(fact) and (doubt or items is None) for fact, doubt in zip(facts, doubts, strict=True)
+        )
+        if not cut and all(nothing):
+            return {0: _Part()}
         kept = tuple(fact for fact, doubt in zip(facts, doubts, strict=True) if not doubt)
         if items is None or 2 * len(kept) < len(facts) or not kept:
             return {}

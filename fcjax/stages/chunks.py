@@ -35,10 +35,10 @@ def _chunks(text: str, size: int) -> Iterator[str]:
 
 def _end(text: str, start: int, aim: int, size: int) -> int:
     """Where a piece ends that begins at `start`, should have `aim` characters, and may have `size`."""
-    low, high = start + max(aim * 3 // 4, 1), start + min(aim * 5 // 4, size)
+    low, high = start + max(aim * 2 // 3, 1), start + min(aim * 4 // 3, size)
     for pattern in _ENDS:
-        ends = [match.end() for match in pattern.finditer(text, low, high) if match.end() < len(text)]
-        if ends:
+        ends = [match.end() for match in pattern.finditer(text, low, high)]
+        if ends := [end for end in ends if end < len(text) and _is_boundary(text, end)]:
             return min(ends, key=lambda end: abs(end - start - aim))
     for end in range(start + aim, max(start + aim - _LONGEST_SIGN, start), -1):
         if _is_boundary(text, end):

@@ -16,16 +16,18 @@ _STEM: Final = 5  # letters that tell a word from others, whatever its ending
 
 @functools.lru_cache(maxsize=4096)
 def words(text: str) -> frozenset[str]:
-    """The telling words of a text: the first letters of the longer ones, numbers, and pairs of signs where a script
-    has no spaces; where a text has none of these, all its words."""
+    """The telling words of a text: the first letters of longer ones, those with digits, and pairs of signs where a
+    script has no spaces; where a text has none of these, all its words."""
     text = unicodedata.normalize("NFKC", text).casefold()
     bare = "".join(sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in text)
     found, rest = set(), set()
     for run in _RUNS.findall(bare):
         if _UNSPACED.match(run):
             found |= {run[i : i + 2] for i in range(max(len(run) - 1, 1))}
-        elif len(run) >= _TELLING or run[0].isdecimal():
-            found.add(run if run[0].isdecimal() else run[:_STEM])
+        elif _NUMBERED.search(run):
+            found.add(run)
+        elif len(run) >= _TELLING:
+            found.add(run[:_STEM])
         else:
             rest.add(run)
     return frozenset(found or rest)
@@ -33,6 +35,7 @@ def words(text: str) -> frozenset[str]:
 
 _SIGNS: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
 _UNSPACED: Final = re.compile(f"[{_SIGNS}]")
+_NUMBERED: Final = re.compile(r"\d")
 _RUNS: Final = re.compile(f"[{_SIGNS}]+|[^\\s{_SIGNS}]+")
 
 

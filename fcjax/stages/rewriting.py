@@ -74,11 +74,12 @@ class Rewriting:
         )
 
     def _doubt(self, atoms: Sequence[Atom], place: int, text: str) -> str | None:
-        """Why a text is none for the atom at `place`: another atom is in it to a greater part, and is more like it."""
+        """Why a text is none for the atom at `place`: another atom is the most like it, and in it to a
+        greater part."""
         own, said = atoms[place].text, words(text)
-        for other in atoms:
-            if shared(other.text, said) > shared(own, said) and alike(other.text, text) > alike(own, text):
-                return f"the answer is rather for {other.id}"
+        nearest = max(atoms, key=lambda atom: alike(atom.text, text))
+        if alike(nearest.text, text) > alike(own, text) and shared(nearest.text, said) > shared(own, said):
+            return f"the answer is rather for {nearest.id}"
         return self.doubt(own, text)
 
 

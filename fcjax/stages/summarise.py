@@ -82,9 +82,10 @@ class Summariser:
 
         The former text and snippet are `full_text` and `full_snippet` in its `extra`. `summary_confidence` is what the
         answer states, else the geometric mean of the probabilities of the summary's tokens, else None. A context that
-        is irrelevant goes, and the trace names it; an atom that has none left has the status `no_evidence`. One whose summary failed stays as it was, and says why as `summary`
-        in `extra`. Contexts with the same evidence are asked about once, for the atoms of them all. Left as they are:
-        contexts that have a summary, that have failed, or that no atom or already a relation speaks of.
+        is irrelevant goes, and the trace names it; an atom that has none left has the status `no_evidence`. A context
+        whose summary failed stays as it was, and says why as `summary` in `extra`. Contexts with the same evidence are
+        asked about once, for the atoms of them all. Left as they are: contexts that have a summary, that have failed,
+        or that no atom or already a relation speaks of.
         """
         aliases: dict[str, str] = {}
         contexts = [one for one in case.contexts or () if not one.status.failed and "full_text" not in one.extra]
