@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
 from copy import copy
@@ -285,21 +285,38 @@ def critique(
 
     Raises `SettingsError`, `InputError`, `BudgetError`, and `OutputError` where the store cannot be written.
     """
-    case = response if isinstance(response, Case) else Case(id="response", query=query, response=response)
+    case = case_of(response, query)
 
-    async def found() -> Critique:
-        from fcjax.io.client import Client
-        from fcjax.io.endpoint import Endpoint
-        from fcjax.io.retrievers.local import LocalCorpus
-        from fcjax.io.store import Store
+    async def found(critic: Critic) -> Critique:
+        return await critic.critique(case)
 
-        with ExitStack() as opened:
-            kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
-            source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
-            async with Client(where or Endpoint.from_env(), store=kept, replay=replay) as client:
-                return await Critic(client, retrieve=source, **critic).critique(case)
+    return finished(with_critic(found, retrieve, where, store, replay, **critic))
 
-    return finished(found())
+
+def case_of(response: str | Case, query: str | None) -> Case:
+    """A response, and what it answers, as a case."""
+    return response if isinstance(response, Case) else Case(id="response", query=query, response=response)
+
+
+async def with_critic(
+    work: Callable[[Critic], Awaitable[Item]],
+    retrieve: Retriever | str | os.PathLike[str] | None,
+    where: Endpoint | None,
+    store: Store | str | os.PathLike[str] | None,
+    replay: bool,
+    **critic: Any,
+) -> Item:
+    """What comes of `work` with a critic whose client, store and source are there as long (see `critique`)."""
+    from fcjax.io.client import Client
+    from fcjax.io.endpoint import Endpoint
+    from fcjax.io.retrievers.local import LocalCorpus
+    from fcjax.io.store import Store
+
+    with ExitStack() as opened:
+        kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
+        source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
+        async with Client(where or Endpoint.from_env(), store=kept, replay=replay) as client:
+            return await work(Critic(client, retrieve=source, **critic))
 
 
 def finished(work: Coroutine[Any, Any, Item]) -> Item:

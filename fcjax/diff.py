@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 Change = Literal["same", "gone", "new"]
 
-_WORDS: Final = re.compile("([\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\\W_]+|[^\\s]|^)(\\s*)")
+_WORDS: Final = re.compile("([\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\\W_]+|[^\\s])(\\s*)")
 _COLOURS: Final = {"gone": "#fbe0dd", "new": "#dff3df"}
 
 Word = tuple[str, str]
@@ -37,7 +37,7 @@ class Diff:
 
         White space alone makes no difference: it is the second text's.
         """
-        old, new = (_WORDS.findall(text) for text in (before, after))
+        old, new = (_WORDS.findall(text.lstrip()) for text in (before, after))
         same = SequenceMatcher(None, [word for word, _ in old], [word for word, _ in new], autojunk=False)
         parts: list[Part] = []
         for tag, i, j, k, m in same.get_opcodes():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.critic import Critique
@@ -21,7 +21,7 @@ from fcjax.stages.reuse import same
 
 Matching = Literal["relation", "text"]
 
-SLACK = 200
+SLACK: Final = 200
 """Characters that a revision may have beyond what the length of the first response allows, so that a word can become a
 sentence."""
 

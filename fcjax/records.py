@@ -29,6 +29,7 @@ class Status(StrEnum):
     TOO_WIDE = "too_wide"
     INVALID_INPUT = "invalid_input"
     STOPPED = "stopped"
+    CORRECTION_FAILED = "correction_failed"
 
     @property
     def failed(self) -> bool:

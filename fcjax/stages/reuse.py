@@ -56,7 +56,9 @@ class Reusing(Retrieving):
         case = replace(case, atoms=tuple(atoms), contexts=contexts)
         if self.searches:
             case = await Retrieving.run(self, case, search)
-        return replace(case, extra=traced(case, "retrieve", {**_trace(case), "reused": reused}))
+        return replace(
+            case, extra=traced(case, "retrieve", {**_trace(case), "reused": reused, "given": not self.searches})
+        )
 
     def _found_before(self, atom: Atom, before: Mapping[str, Atom], everything: tuple[str, ...]) -> Atom:
         twin = before.get(same(atom.text))

@@ -123,12 +123,13 @@ def _fault(text: str, response: str, prompt: Prompt, statements: Collection[str]
         return "the answer is empty"
     if is_refusal(text) and not is_refusal(response):
         return "the answer is a refusal"
-    asked = {_bare(line) for line in prompt.messages[-1][1].splitlines() if len(line) >= _TELLING}
+    asked = {_bare(line) for line in _MATERIAL.sub("", prompt.messages[-1][1]).splitlines() if len(line) >= _TELLING}
     lines = [_bare(line) for line in text.splitlines() if any(sign.isalnum() for sign in line)]
-    echoed = sum(line in asked for line in lines if line not in _lines(response))
+    own = _lines(response)
+    echoed = sum(line in asked for line in lines if line not in own)
     if echoed > len(lines) / 2 or (_TAG.search(text) and not _TAG.search(response)):
         return "the answer repeats the prompt"
-    if all(line in statements or _SCAFFOLD.search(line) for line in lines) and not _lines(response) >= set(lines):
+    if any(_SCAFFOLD.search(line) for line in lines) or (set(lines) <= set(statements) and not set(lines) <= own):
         return "the answer repeats the feedback"
     if _VERDICT.match(text) and not _VERDICT.match(response):
         return "the answer is about the response, and is none"
@@ -150,10 +151,9 @@ _REFUSAL: Final = re.compile(
 
 _TELLING: Final = 30  # characters of a line that nobody writes by chance
 _TAG: Final = re.compile(r"</?\s*(?:question|response|false_statements|unverified_statements|passages)\s*>", re.I)
+_MATERIAL: Final = re.compile(r"^<(\w+)>\n.*?\n</\1>$", re.DOTALL | re.MULTILINE)
 _SCAFFOLD: Final = re.compile(
-    r"^(?:probability of being true|in the response|contradicted by|entailed by)|"
-    r"^(?:false|unverified|refuted) statements?$|\bp\d+ \(?probability\b",
-    re.IGNORECASE,
+    r"^(?:probability of being true|contradicted by|entailed by|(?:false|unverified|refuted) statements)\b\s*:"
 )
 _VERDICT: Final = re.compile(
     r"\W*(?:the (?:original |given |above )?(?:response|answer|text)|statement \d+|there (?:is|are))\b[^.\n]{0,80}"
