@@ -483,6 +483,14 @@ def test_a_rewording_for_another_number_is_refused():
     assert case.atoms[1].extra["revision"] == "failed: the answer is rather for a2"
 
 
+def test_a_rewording_may_have_the_words_of_a_short_neighbour():
+    """Names that are filled in come from other atoms."""
+    texts = "Jane Austen wrote Emma and Persuasion.", "Her name stood on the title page."
+    new = {"1": texts[0], "2": "Emma and Persuasion were first published with Jane Austen's name on the title page."}
+    case, _ = run(Reviser(), biography(*texts), json.dumps(new))
+    assert revisions(case) == [("a0", new["1"], texts[0]), ("a1", new["2"], texts[1])]
+
+
 def test_an_endpoint_that_fails_changes_nothing():
     case, script = run(Reviser(), biography(), Failure("timeout", "too slow"))
     assert [atom.extra["revision"] for atom in case.atoms] == ["failed: timeout: too slow"] * 3

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from fcjax.arguments import check_number
 from fcjax.passages import Found, Passage
 from fcjax.prompts import Failure
 from fcjax.records import Atom, Case, Context, Status
+from fcjax.stages.answers import traced
 
 Search = Callable[[str, int], Awaitable[Found | Failure]]
 Link = str | None
@@ -26,7 +27,7 @@ Item = TypeVar("Item")
 class Retrieving:
     """How evidence is looked for: `k` passages an atom. Where it is looked for is no part of it.
 
-    `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (None: no opinion).
+    `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (or None).
     Raises `SettingsError`.
     """
 
@@ -85,7 +86,7 @@ class Retrieving:
                 own[id] = None
             status = Status.OK if own else Status.NO_EVIDENCE
             atoms.append(replace(atom, contexts=tuple(own), status=status, extra=extra))
-        return replace(case, atoms=tuple(atoms), contexts=tuple(contexts), extra=_traced(case, dict(tally)))
+        return replace(case, atoms=tuple(atoms), contexts=tuple(contexts), extra=traced(case, "retrieve", dict(tally)))
 
     def _usable(self, found: Found, tally: Counter[str]) -> Iterator[Passage]:
         for passage in found:
@@ -112,12 +113,6 @@ def query_of(atom: Atom) -> str:
     """What is searched for on account of an atom."""
     query = atom.extra.get("query")
     return query if isinstance(query, str) and query.strip() else atom.text
-
-
-def _traced(case: Case, trace: dict[str, Any]) -> dict[str, Any]:
-    """The case's `extra` with the trace of this stage among its `stages`."""
-    stages = case.extra.get("stages")
-    return {**case.extra, "stages": {**(stages if isinstance(stages, dict) else {}), "retrieve": trace}}
 
 
 def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -15,6 +15,8 @@ from fcjax.stages.templates import quoted, unquoted
 
 MISSING: Final = "missing"
 
+_MOSTLY: Final = 0.5  # of the words of two texts
+
 Doubt = Callable[[str, str], str | None]
 """Why a new text cannot be right for an atom with the given text; None where it can."""
 
@@ -74,11 +76,12 @@ class Rewriting:
         )
 
     def _doubt(self, atoms: Sequence[Atom], place: int, text: str) -> str | None:
-        """Why a text is none for the atom at `place`: another atom is the most like it, and in it to a
-        greater part."""
+        """Why a text is none for the atom at `place`: it says mostly what another atom says, and more of that than of
+        this one. A short atom may well be in another's new text as a whole: names are filled in from there."""
         own, said = atoms[place].text, words(text)
         nearest = max(atoms, key=lambda atom: alike(atom.text, text))
-        if alike(nearest.text, text) > alike(own, text) and shared(nearest.text, said) > shared(own, said):
+        likeness = alike(nearest.text, text)
+        if likeness > max(_MOSTLY, alike(own, text)) and shared(nearest.text, said) > shared(own, said):
             return f"the answer is rather for {nearest.id}"
         return self.doubt(own, text)
 
