@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fcjax.assignment import Assignment, most_probable
     from fcjax.bulk import score
+    from fcjax.critic import Critic, Critique, critique
     from fcjax.engine import infer
     from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
     from fcjax.graph import FactGraph
@@ -36,6 +37,8 @@ __all__ = [
     "Case",
     "Client",
     "Context",
+    "Critic",
+    "Critique",
     "Endpoint",
     "FactGraph",
     "Fault",
@@ -56,6 +59,7 @@ __all__ = [
     "SettingsError",
     "Status",
     "Store",
+    "critique",
     "infer",
     "influences",
     "leave_one_out",
@@ -68,6 +72,7 @@ __all__ = [
 _HOMES = {
     "fcjax.assignment": ("Assignment", "most_probable"),
     "fcjax.bulk": ("score",),
+    "fcjax.critic": ("Critic", "Critique", "critique"),
     "fcjax.engine": ("infer",),
     "fcjax.errors": ("BudgetError", "Fault", "FcjaxError", "InputError", "OutputError", "SettingsError"),
     "fcjax.graph": ("FactGraph",),

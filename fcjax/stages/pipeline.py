@@ -80,7 +80,9 @@ class Pipeline:
             case "summarise":
                 return "summarise" not in done and bool(case.contexts)
             case "relate":
-                return case.relations is None or any(relation.status.failed for relation in case.relations)
+                # Of relations that were asked for, pairs may be missing: for later contexts, or for another version.
+                failed = any(relation.status.failed for relation in case.relations or ())
+                return case.relations is None or failed or "relate" in case.extra
 
     def lacks(self, case: Case) -> str | None:
         """Why a case cannot go through the stages that it needs; None where it can, or has failed before."""
