@@ -18,8 +18,8 @@ LLM1_TEMPLATE: Final = Template(
     "baseline.llm1/1",
     f"""\
 A question and a response to it are given below. Correct every factual error in the response by what you know. Keep \
-all else as it is, word for word where that is possible: order, language, style, form and about the length. If nothing in \
-it is wrong, repeat it unchanged.
+all else as it is, word for word where that is possible: order, language, style, form and about the length. If \
+nothing in it is wrong, repeat it unchanged.
 
 {QUOTATION}
 

@@ -54,6 +54,8 @@ async def revision(
     def read(reply: Reply) -> dict[int, str]:
         text = read_revision(reply.text, response, cut=reply.finish == "length")
         fault = _fault(text, response, prompt, known, cut=reply.finish == "length")
+        if not text and _TAG.search(reply.text):
+            fault = "the answer repeats the prompt"
         faults.append(fault)
         return {} if fault else {0: text}
 
