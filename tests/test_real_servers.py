@@ -20,13 +20,21 @@ from collections import deque
 from pathlib import Path
 
 import pytest
+from scripted_model import Shelf, passages
 from scripted_server import ScriptedServer
 
+from fcjax.critic import Critic
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
+from fcjax.io.files.cases import parse_case
 from fcjax.io.pacing import Retry
 from fcjax.io.store import Store
 from fcjax.prompts import Failure, Prompt, Reply, Usage
+from fcjax.stages.atomize import Atomizer
+from fcjax.stages.pipeline import Pipeline
+from fcjax.stages.relate import RelationModel
+from fcjax.stages.retrieve import Retrieving
+from fcjax.stages.revise import Reviser
 
 SERVERS = Path(os.environ.get("FCJAX_TEST_SERVERS") or Path(sys.prefix) / "servers") / "bin"
 SCRIPT = Path(sys.executable).with_name("fcjax")
@@ -89,6 +97,9 @@ def llama(tmp_path_factory):
         yield address
         server.stdin.close()
         server.wait(timeout=30)
+
+
+SAYS_SOMETHING = {"entailment", "contradiction", "equivalence"}
 
 
 def smollm(url):
@@ -156,6 +167,51 @@ def test_relate_ends_with_a_relation_or_a_reason_for_every_pair(llama, tmp_path)
     else:
         assert done.returncode == 0, done.stderr
         assert 0 < relation["probability"] <= 1
+
+
+def test_the_critic_invents_nothing_where_a_small_model_answers_nonsense(llama):
+    """Whatever SmolLM2 says: every case ends with a status, every atom comes from the response and has one too."""
+    cases = [
+        parse_case({"id": "lima", "query": "Where is Lima?", "response": "Lima is in Peru. It has a harbour."}),
+        parse_case(
+            {
+                "id": "given",
+                "query": "What is in Town 1?",
+                "atoms": [
+                    {"id": "a0", "text": "Town 1 has 9 bridges."},
+                    {"id": "a1", "text": "Town 1 has 15 schools."},
+                ],
+            }
+        ),
+    ]
+
+    async def main():
+        async with Client(smollm(llama), concurrency=2) as client:
+            relate = RelationModel(max_tokens=12)
+            stages = {"atomize": Atomizer(max_tokens=48), "revise": Reviser(max_tokens=48), "retrieve": Retrieving(k=1)}
+            critic = Critic(client, retrieve=Shelf(passages(2)), pipeline=Pipeline(**stages), relate=relate)
+            return [found async for found in critic.critique_many(cases)], client.stats
+
+    (lima, given), stats = asyncio.run(main())
+    assert stats.sent == stats.answered > 0
+    assert lima.status in ("ok", "no_atoms", "refused", "atomize_failed", "relation_failed"), lima
+    assert given.status in ("ok", "relation_failed"), given
+    for found in (lima, given):
+        assert (found.row["measures"] is None) == (found.status != "ok") == bool(found.reason), found
+        relations = found.case.relations or ()
+        for relation in relations:
+            assert relation.status.failed == (relation.type is None)
+            assert relation.status.failed == ("reason" in relation.extra)
+        for atom in found.row["atoms"]:
+            failed = atom["status"] not in ("ok", "no_evidence")
+            assert (atom["p"] is None) == (atom["label"] is None) == failed
+            touching = [one for one in relations if one.target == atom["id"] and str(one.type) in SAYS_SOMETHING]
+            if not failed and not touching:
+                assert atom["label"] == "unverified"
+    words = {"lima", "is", "in", "peru", "it", "has", "a", "harbour", "where"}
+    for atom in lima.case.atoms or ():
+        assert words & set(atom.text.lower().strip(".").split()), atom
+    assert len(given.case.atoms) == 1
 
 
 # ---- A litellm proxy
