@@ -18,6 +18,7 @@ from fcjax.measures import K, k_of
 from fcjax.records import Case, Status
 from fcjax.results import Row
 from fcjax.scoring import completed
+from fcjax.stages.reuse import was_searched_for
 
 if TYPE_CHECKING:
     from fcjax.feedback import Feedback
@@ -91,7 +92,7 @@ class Correction:
         """The case with the best response in the place of its own, and nothing that was found out about that one; with
         the contexts that it brought along."""
         extra = {key: value for key, value in self.case.extra.items() if key not in ("stages", "relate", "reason")}
-        contexts = None if "stages" in self.case.extra else self.case.contexts
+        contexts = None if was_searched_for(self.case) else self.case.contexts
         return Case(
             id=self.case.id,
             query=self.case.query,

@@ -29,7 +29,7 @@ from fcjax.method import Asking, Method
 from fcjax.passages import Retriever
 from fcjax.records import Case, Status
 from fcjax.stages.refine import Refiner
-from fcjax.stages.reuse import Reusing
+from fcjax.stages.reuse import Reusing, was_searched_for
 
 if TYPE_CHECKING:
     from fcjax.io.endpoint import Endpoint
@@ -184,9 +184,7 @@ async def evaluation(
 ) -> Critique:
     """The critique of another response to the query of `known`, a case that `critic` has been through: its statements
     that are the same have the evidence that they had (see `Reusing`)."""
-    stages = known.extra.get("stages")
-    trace = stages.get("retrieve") if isinstance(stages, dict) else None
-    found = critic.retriever is not None and isinstance(trace, dict) and not trace.get("given")
+    found = critic.retriever is not None and was_searched_for(known)
     retrieve = Reusing.after(critic.pipeline.retrieve, known, pool=pool, searches=found)
     pipeline = replace(critic.pipeline, retrieve=retrieve, searches=True)
     extra = {key: value for key, value in known.extra.items() if key not in ("stages", "relate", "reason")}

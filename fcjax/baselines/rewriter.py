@@ -26,9 +26,10 @@ class Rewriter(Method):
             return not_started(case, self.name, Status.INVALID_INPUT, "the case has no response to correct")
         work = Work(self, case, asking)
         await self.rewrite(case, work)
-        if asking.end and len(work.rounds) == 1:
+        correction = work.correction()
+        if asking.end and not correction.changed:
             raise asking.end
-        return work.correction()
+        return correction
 
     @abstractmethod
     async def rewrite(self, case: Case, work: Work) -> None:

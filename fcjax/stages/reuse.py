@@ -69,6 +69,11 @@ class Reusing(Retrieving):
         return replace(atom, contexts=everything, status=Status.OK if everything else Status.NO_EVIDENCE)
 
 
+def was_searched_for(case: Case) -> bool:
+    """Whether the contexts of a case are what a source was found to have, and not what the case brought along."""
+    return bool(_trace(case)) and not _trace(case).get("given")
+
+
 def _trace(case: Case) -> dict[str, Any]:
     stages = case.extra.get("stages")
     found = stages.get("retrieve") if isinstance(stages, dict) else None
