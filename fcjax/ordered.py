@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from fcjax.errors import FcjaxError
@@ -25,7 +24,7 @@ async def in_order(
     room = asyncio.Semaphore(4 * at_once)
     finished: dict[int, Result] = {}  # those that wait for others before them
 
-    async def numbered() -> AsyncIterator[tuple[int, Item]]:
+    async def numbered() -> AsyncGenerator[tuple[int, Item], None]:
         place = 0
         async for item in each(items):
             await room.acquire()
@@ -37,8 +36,7 @@ async def in_order(
     async def done(numbered_item: tuple[int, Item]) -> Result:
         return await work(*numbered_item)
 
-    source = numbered()
-    window = Window(source, done, at_once)
+    window = Window(numbered(), done, at_once)
     following = 0
     try:
         async for (place, _), result in window:
@@ -51,7 +49,5 @@ async def in_order(
                 raise error
     finally:
         await window.close()
-        async with aclosing(source):
-            pass
     if error := end():
         raise error

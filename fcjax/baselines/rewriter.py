@@ -18,7 +18,8 @@ from fcjax.stages.revision import Revision, revision
 class Rewriter(Method):
     """A method that makes one revision, or several, and does not know how good they are.
 
-    What it makes is kept as it is: only a reply that is no response is not.
+    What it makes is kept as it is: only a reply that is no response is not. What ends the run is raised where nothing
+    was kept before.
     """
 
     async def _corrected(self, case: Case, asking: Asking) -> Correction:
