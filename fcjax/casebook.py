@@ -53,7 +53,7 @@ class Casebook:
         if not (changed or gone):
             return  # it had been through it before
         self._told(stage, case, False)
-        if place in self._unwritten or _has_failures(stage, case):
+        if place in self._unwritten or has_failures(stage, case):
             self._unwritten.add(place)
             return
         self._written[place] = case
@@ -66,7 +66,8 @@ class Casebook:
         self._unwritten.discard(place)
 
 
-def _has_failures(stage: Stage, case: Case) -> bool:
+def has_failures(stage: Stage, case: Case) -> bool:
+    """Whether something has failed in the stage that a case has just been through."""
     if case.status in _AGAIN:
         return True
     if stage == "relate":
@@ -78,7 +79,7 @@ def _has_failures(stage: Stage, case: Case) -> bool:
 
 def _changes(before: Case, after: Case) -> tuple[dict[str, Any], list[str]]:
     """The fields of a case's JSON that have changed, and the names of those that are gone."""
-    fields = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) is not getattr(before, name)}
+    fields = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) != getattr(before, name)}
     none = object()
     extra = {key: value for key, value in after.extra.items() if before.extra.get(key, none) != value}
     changed = case_to_dict(Case(id="", **fields, extra=extra))

@@ -8,6 +8,7 @@ import click
 
 from fcjax import shell
 from fcjax.cli_cache import cache
+from fcjax.cli_critique import critique
 from fcjax.cli_doctor import doctor
 from fcjax.cli_relate import relate
 from fcjax.cli_score import rescore, score
@@ -206,6 +207,7 @@ def infer(
     ctx.exit(shell.SOME_FAILED if found.status.failed else shell.OK)
 
 
+commands.add_command(critique)
 commands.add_command(score)
 commands.add_command(rescore)
 commands.add_command(cache)

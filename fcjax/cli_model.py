@@ -108,6 +108,7 @@ class Asking(NamedTuple):
     window: int  # questions that may be under way at once
     count_tokens: Callable[[Prompt], int] | None  # None where four bytes each must do
     kept: Store | None  # where replies and searches are kept
+    replay: bool  # whether it alone answers
 
 
 @contextmanager
@@ -147,7 +148,8 @@ def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[
             price=_price(where, given["price"]),
             timeouts=Timeouts(read=timeout, total=timeout) if timeout else None,
         )
-        yield Asking(client, where.name, where.model, path if store else None, 4 * concurrency, count, store)
+        kept = path if store else None
+        yield Asking(client, where.name, where.model, kept, 4 * concurrency, count, store, given["replay"])
     finally:
         if store is not None:
             store.close()

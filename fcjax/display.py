@@ -80,7 +80,7 @@ class Bar:
             self._shown = now
             rate = (self._done - self._kept) / max(now - self._start, 1e-9)
             left = (self._total - self._done) / rate if rate else 0.0
-            pace = "" if kept else f"{rate:,.{0 if rate >= 10 else 1}f} {self._unit}/s, {_clock(left)} left"
+            pace = "" if kept else f"{rate:,.{0 if rate >= 10 else 1}f} {self._unit}/s, {clock(left)} left"
             self._progress.update(self._task, completed=self._done, pace=pace)
 
     def close(self) -> None:
@@ -89,7 +89,8 @@ class Bar:
             self._progress.stop()
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds, and hours where there are any."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,215 @@
+"""Options of the commands that take a response apart and look for evidence, and the critic that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fcjax import shell
+from fcjax.cli_model import Asking
+from fcjax.cli_relate import relation_options, taken_relating, worded
+from fcjax.errors import SettingsError
+
+if TYPE_CHECKING:
+    from fcjax.critic import Critic
+    from fcjax.io.retrievers.cached import Cached
+    from fcjax.io.retrievers.domains import Domains
+    from fcjax.passages import Retriever
+    from fcjax.stages.pipeline import Pipeline
+
+STAGES: Final = ("atomize", "revise", "query", "retrieve", "summarise", "relate")  # as in `stages.pipeline`
+WEB: Final = ("serper", "wikipedia")
+_WORDED: Final = tuple(stage for stage in STAGES if stage != "retrieve")
+
+
+def _stages(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    if unknown := [name for name in names if name not in STAGES]:
+        raise click.BadParameter(f"{unknown[0]!r} is no stage; allowed: {', '.join(STAGES)}, with commas between them")
+    return names
+
+
+def _templates(_: click.Context, __: click.Parameter, values: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for value in values:
+        stage, equals, file = value.partition("=")
+        if not equals or stage not in _WORDED or not file:
+            raise click.BadParameter(f"{value!r} is no STAGE=FILE; allowed: a file for one of {', '.join(_WORDED)}")
+        found[stage] = file
+    return found
+
+
+critic_options = shell.added(
+    click.option(
+        "--retriever",
+        type=click.Choice(["given", "local", *WEB]),
+        help="Where evidence comes from: the cases' own contexts, a corpus, Google by way of serper.dev (the key is in "
+        "SERPER_API_KEY), or Wikipedia. [default: local with --corpus, else given]",
+    ),
+    click.option(
+        "--corpus",
+        metavar="PATH",
+        type=click.Path(exists=True),
+        help="A folder of documents (.txt, .md, .html, .jsonl), or one file of them.",
+    ),
+    click.option(
+        "--k-contexts",
+        type=click.IntRange(1, 1000),
+        default=3,
+        show_default=True,
+        metavar="N",
+        help="Passages an atom. (--k is another one: K of the measures.)",
+    ),
+    click.option(
+        "--queries",
+        type=click.Choice(["atom", "model"]),
+        help="What is searched for: the atom's own words, or what the model makes of them. [default: model on the web, "
+        "else atom]",
+    ),
+    click.option(
+        "--allow-domain",
+        multiple=True,
+        metavar="DOMAIN",
+        help="Evidence from here alone, and from all below it; may be given more than once.",
+    ),
+    click.option("--deny-domain", multiple=True, metavar="DOMAIN", help="No evidence from here, nor from below it."),
+    click.option(
+        "--priors",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="A table from domain to the prior of its passages (.toml, .csv, .json).",
+    ),
+    click.option("--no-revise", is_flag=True, help="Leave the atoms as they were taken out of the response."),
+    click.option("--summarise", is_flag=True, help="Have passages summed up, and irrelevant ones left out."),
+    click.option(
+        "--stages",
+        metavar="A,B,...",
+        callback=_stages,
+        help=f"The stages that may run. [default: all of {','.join(STAGES)}]",
+    ),
+    click.option(
+        "--template",
+        "templates",
+        multiple=True,
+        callback=_templates,
+        metavar="STAGE=FILE",
+        help="Another wording of a stage's prompts; may be given for each stage.",
+    ),
+    relation_options,
+    shell.number_options,
+    shell.k_option,
+    shell.engine_options,
+)
+"""How a response is taken apart, evidence found, related and scored; `taken_critic` takes them out of the others."""
+
+
+def taken_critic(options: dict[str, Any], asking: Asking, *, dry_run: bool = False) -> Critic:
+    """The critic that the options of `critic_options` describe; they are taken out of `options`.
+
+    A dry run opens no source of evidence. Raises `SettingsError`, `InputError` and `OutputError`.
+    """
+    from fcjax.critic import Critic
+    from fcjax.settings import Settings
+
+    corpus, templates = options.pop("corpus"), options.pop("templates")
+    name = options.pop("retriever") or ("local" if corpus else "given")
+    if (name == "local") != (corpus is not None):
+        seen = "no corpus is named; give --corpus PATH" if corpus is None else "a corpus is named; leave --corpus out"
+        raise SettingsError(f"--retriever {name}: {seen}, or choose another retriever")
+    how = taken_relating(options, templates.get("relate"))
+    domains = _domains(options)
+    pipeline = _pipeline(options, name, domains, templates)
+    numbers = {given: options.pop(given) for given in ("preset", "encoding", "context_prior", "atom_prior", "k")}
+    engine = {given: options.pop(given) for given in ("effort", "method", "i_bound", "backend")}
+    settings = Settings(version=how.version, limits=shell.taken_limits(options), **numbers, **engine)
+    critic = Critic(
+        asking.client,
+        retrieve=None if dry_run else _retriever(name, corpus, domains, asking),
+        relate=how.model,
+        settings=settings,
+        pipeline=pipeline,
+        screen=how.screen,
+        open_cases=min(max(64, asking.window // 4), 4096),
+        window=asking.window,
+    )
+    return critic.using(pipeline=replace(critic.pipeline, searches=name != "given"))
+
+
+def _domains(options: dict[str, Any]) -> Domains:
+    from fcjax.io.retrievers.domains import Domains, read_priors
+
+    allow, deny, priors = (options.pop(name) for name in ("allow_domain", "deny_domain", "priors"))
+    return Domains(allow=allow or None, deny=deny, priors=read_priors(priors) if priors else None)
+
+
+def _pipeline(options: dict[str, Any], retriever: str, domains: Domains, templates: dict[str, str]) -> Pipeline:
+    from fcjax.stages.atomize import Atomizer
+    from fcjax.stages.pipeline import Pipeline
+    from fcjax.stages.query import Querying
+    from fcjax.stages.retrieve import Retrieving
+    from fcjax.stages.revise import Reviser
+    from fcjax.stages.summarise import Summariser
+
+    queries = options.pop("queries") or ("model" if retriever in WEB else "atom")
+    stages = options.pop("stages")
+    work: dict[str, Any] = {
+        "atomize": Atomizer(),
+        "revise": None if options.pop("no_revise") else Reviser(),
+        "query": Querying() if queries == "model" else None,
+        "summarise": Summariser() if options.pop("summarise") else None,
+    }
+    for stage, file in templates.items():
+        if stage == "relate":
+            continue
+        if work[stage] is None:
+            remedy = {"query": "--queries model", "summarise": "--summarise"}.get(stage, "no --no-revise")
+            raise SettingsError(f"--template {stage}={file}: the stage {stage} is not asked for; give {remedy}")
+        work[stage] = replace(work[stage], template=worded(work[stage].template, file))
+    retrieve = Retrieving(
+        k=options.pop("k_contexts"),
+        allowed=domains.admits if domains.restricted else None,
+        prior=domains.prior if domains.priors else None,
+    )
+    return Pipeline(retrieve=retrieve, **work, **({} if stages is None else {"stages": stages}))
+
+
+def _retriever(name: str, corpus: str | None, domains: Domains, asking: Asking) -> Retriever | None:
+    """The source of evidence, behind the store."""
+    source: Retriever
+    match name:
+        case "local":
+            from fcjax.io.retrievers.local import LocalCorpus
+
+            assert corpus is not None
+            source = LocalCorpus.open(corpus)
+            if source.fault_count:
+                count = shell.counted(source.fault_count, "thing")
+                shell.say(f"warning: {corpus}: {count} could not be read; the first: {source.faults[0]}")
+        case "serper":
+            from fcjax.io.retrievers.pages import PageReader
+            from fcjax.io.retrievers.serper import Serper
+
+            source = Serper(pages=PageReader(), domains=domains, replay=asking.replay)
+        case "wikipedia":
+            from fcjax.io.retrievers.wikipedia import Wikipedia
+
+            source = Wikipedia()
+        case _:
+            return None
+    if asking.kept is None:
+        return source
+    from fcjax.io.retrievers.cached import Cached
+
+    return Cached(source, asking.kept, replay=asking.replay)
+
+
+def searched(critic: Critic) -> Cached | None:
+    """The critic's source of evidence, where it counts what it does."""
+    from fcjax.io.retrievers.cached import Cached
+
+    return critic.retriever if isinstance(critic.retriever, Cached) else None

@@ -1,0 +1,333 @@
+"""`fcjax critique`: from responses to what is false in them, what nobody could verify, and on what evidence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fcjax import shell
+from fcjax.cli_critic import STAGES, critic_options, searched, taken_critic
+from fcjax.cli_model import COUNT, Asking, client_options, taken_client
+from fcjax.cli_relate import client_report, counts, dollars
+from fcjax.errors import BudgetError, SettingsError
+
+if TYPE_CHECKING:
+    from fcjax.critic import Critic, Critique
+    from fcjax.critiquing import Report
+    from fcjax.io.retrievers.cached import SearchStats
+    from fcjax.io.stats import Stats
+    from fcjax.outlook import Choice, Outlook
+    from fcjax.records import Case
+    from fcjax.results import Row
+    from fcjax.stages.pipeline import Stage
+
+_EPILOG = """\b
+Examples:
+  fcjax critique responses.jsonl -o results.jsonl --corpus documents/ --base-url http://localhost:8000 --model NAME
+  fcjax critique responses.jsonl -o results.jsonl --retriever wikipedia --model gpt-4o-mini --budget-dollars 5
+  fcjax critique responses.jsonl --dry-run --corpus documents/ --model NAME       which stages, for how many cases
+  fcjax critique responses.jsonl -o few.jsonl --sample 20 --seed 7 --corpus documents/ --model NAME
+  fcjax critique results.cases.jsonl -o anew.jsonl --from-stage relate --style packed --model OTHER
+  fcjax rescore results.jsonl -o release.jsonl --preset release                   the same, scored anew
+
+A response needs a line such as {"id": "1", "query": "...", "response": "..."}; what a case has already (atoms,
+contexts, relations) is used as it is. The key is in OPENAI_API_KEY. Stop at any moment and run the same command again:
+what the stages have found is in OUT.stages until the run is complete, and every reply in the store, so that nothing is
+asked twice. Exit codes: 0 all is well, 1 something failed or the budget is used up, 2 bad usage or nothing could be
+read or asked, 130 interrupted."""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("source", metavar="IN", type=shell.INPUT)
+@click.option("-o", "--output", "out", metavar="OUT", type=shell.OUTPUT, help="Where the results go, one a line.")
+@click.option(
+    "--cases",
+    "cases_out",
+    metavar="FILE",
+    type=shell.OUTPUT,
+    help="Where the cases go, with all that was found. [default: beside OUT, as in results.cases.jsonl]",
+)
+@critic_options
+@client_options
+@click.option("--limit", type=COUNT, metavar="N", help="The first N cases only.")
+@click.option("--sample", type=COUNT, metavar="N", help="N cases drawn at random, of the first --limit ones.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="What --sample draws by.")
+@click.option(
+    "--from-stage",
+    type=click.Choice(STAGES),
+    help="Do this stage and all after it anew, whatever the cases have of them.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be done; send and write nothing.")
+@click.option("--overwrite", is_flag=True, help="Begin anew, whatever an earlier run has left beside OUT.")
+@shell.common_options
+@click.pass_context
+def critique(
+    ctx: click.Context,
+    /,
+    source: str,
+    out: str | None,
+    cases_out: str | None,
+    dry_run: bool,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Find out what responses claim, look for evidence, and say how probable each claim is.
+
+    A response is taken apart into atoms, one fact each; these are made clear by themselves; evidence is looked for; a
+    model says what each passage means for each atom; and inference makes probabilities of that. IN is a file of cases
+    (.jsonl, .jsonl.gz, .json), or - for standard input. OUT gets a result a case, in the same order, with feedback on
+    what is refuted or unverified; it is replaced when it is complete.
+    """
+    if out is None and not dry_run:
+        raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be done")
+    if as_json and "-" in (out, cases_out):
+        raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
+    also_read = [options["config"], options["priors"], *options["templates"].values()]
+    from fcjax.outlook import Choice
+
+    choice = Choice(**{name: options.pop(name) for name in ("limit", "sample", "seed", "from_stage")})
+    with taken_client(options, dry_run=dry_run) as asking:
+        critic = taken_critic(options, asking, dry_run=dry_run)
+        about: dict[str, Any] = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
+        about["store"] = None if asking.store is None else str(asking.store)
+        if dry_run:
+            _show_outlook(source, asking, critic, choice, about, quiet=quiet, as_json=as_json)
+            return
+        assert out is not None
+        _run(
+            ctx,
+            source,
+            out,
+            asking,
+            critic,
+            choice,
+            about,
+            cases_out=cases_out,
+            overwrite=overwrite,
+            also_read=also_read,
+            quiet=quiet,
+            as_json=as_json,
+        )
+
+
+def _run(
+    ctx: click.Context,
+    source: str,
+    out: str,
+    asking: Asking,
+    critic: Critic,
+    choice: Choice,
+    about: dict[str, Any],
+    *,
+    cases_out: str | None,
+    overwrite: bool,
+    also_read: list[str | None],
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Critique a file, and tell of it."""
+    from fcjax.critiquing import cases_file, critique_file
+    from fcjax.io.files.streams import refuse_input
+    from fcjax.outlook import settings_of
+
+    cases: str | Path | None = cases_out or cases_file(out)
+    for written in (out, cases):
+        if written is not None:
+            refuse_input(written, asking.store, *also_read)
+    found = searched(critic)
+    searches = None if found is None else found.stats
+    watch = _Watch(asking.client.stats, searches, table=not (quiet or as_json), live=not quiet)
+    settings = settings_of(critic, choice)
+    try:
+        report = critique_file(source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, watch=watch)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; {watch.kept(out, asking)}") from None
+    except BudgetError as error:
+        shell.say(f"stopped: {error}; {watch.kept(out, asking)}")
+        ctx.exit(shell.SOME_FAILED)
+    except SettingsError as error:
+        if not watch.begun:
+            raise
+        raise SettingsError(f"{error}; {watch.kept(out, asking)}") from error
+    finally:
+        watch.close()
+    stats = asking.client.stats
+    if as_json:
+        import fcjax
+
+        about |= {"fcjax": fcjax.__version__, "cases": None if cases is None else str(cases)}
+        about["settings"] = settings | {"scoring": critic.settings.resolved()}
+        asked = {"client": client_report(stats), "searches": None if searches is None else _searches(searches)}
+        shell.print_json(about | report.to_dict() | asked)
+    elif not quiet:
+        watch.draw(report.summary.to_dict(), stderr=out == "-")
+        for line in _told(report, stats, searches):
+            click.echo(line, err=out == "-")
+        if out != "-":
+            click.echo(f"{shell.counted(len(report.summary), 'result')} in {out}, the cases in {cases}")
+    if watch.first_failure and not quiet:
+        shell.say(f"warning: {_failures(report)}; the first: {watch.first_failure}")
+    if report.summary.statuses.keys() == {"invalid_input"}:
+        shell.say(f"error: {source}: not one case could be used")
+        ctx.exit(shell.UNUSABLE)
+    ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
+
+
+class _Watch:
+    """Looks on while a file is critiqued: moves the live table and gathers what the one at the end will show."""
+
+    def __init__(self, asked: Stats, searches: SearchStats | None, *, table: bool, live: bool):
+        self.begun = False
+        self.done = 0
+        self.first_failure: str | None = None
+        self._asked, self._searches, self._wants_live = asked, searches, live
+        self._live: Any = None
+        self._worst: Any = None
+        if table:
+            from fcjax.display import Worst
+
+            self._worst = Worst()
+
+    def begins(self, found: Outlook) -> None:
+        self.begun = True
+        if found.lacking:
+            first, lack = next(iter(found.lacking.items()))
+            cases = shell.counted(found.cases, "case")
+            shell.say(f"warning: nothing can be done for {len(found.lacking):,} of {cases}; case {first + 1}: {lack}")
+        if self._wants_live:
+            from fcjax.display_critique import Progress
+
+            self._live = Progress(found, self._asked, self._searches)
+        from fcjax.engine import use_persistent_cache  # not before: faults of the input are told without an engine
+
+        use_persistent_cache()
+
+    def stage(self, stage: Stage, case: Case, kept: bool) -> None:
+        if self._live:
+            from fcjax.casebook import has_failures
+
+            self._live.stage(stage, kept, not kept and has_failures(stage, case))
+
+    def case(self, critique: Critique) -> None:
+        self.done += 1
+        self.first_failure = self.first_failure or _failure(critique)
+        if self._live:
+            from fcjax.summary import has_failed
+
+            self._live.case(critique.precision, has_failed(critique.status))
+
+    def row(self, row: Row) -> None:
+        if self._worst:
+            self._worst.add(row)
+
+    def kept(self, out: str, asking: Asking) -> str:
+        """What there is to go on from."""
+        places = [] if out == "-" else [f"what the stages found is in {out}.stages"]
+        places += [f"all replies are in {asking.store}"] if asking.store else []
+        done = shell.counted(self.done, "case")
+        return "; ".join([f"{done} had all that they lacked", *places, "run the same command to go on"])
+
+    def close(self) -> None:
+        if self._live:
+            self._live.close()
+            self._live = None
+
+    def draw(self, summary: dict[str, Any], stderr: bool) -> None:
+        from fcjax.display import draw_summary, show
+
+        show(self._worst, draw_summary(summary), stderr=stderr)
+
+
+def _failure(critique: Critique) -> str | None:
+    """The first thing that failed in a case; None where nothing did."""
+    from fcjax.summary import has_failed
+
+    case = critique.case
+    if has_failed(critique.status):
+        return f"case {case.id!r}: {critique.status}: {critique.reason}"
+    for atom in case.atoms or ():
+        if atom.status.failed:
+            return f"case {case.id!r}, {atom.id}: {atom.extra.get('reason', atom.status)}"
+    for relation in case.relations or ():
+        if relation.status.failed:
+            ends = f"{relation.source} to {relation.target}"
+            return f"case {case.id!r}, {ends}: {relation.extra.get('reason', relation.status)}"
+    return None
+
+
+def _failures(report: Report) -> str:
+    """How much failed, for people."""
+    parts = {"case": report.summary.n_failed}
+    parts |= {name: report.failed[stage].total() for stage, name in _FAILING.items() if stage in report.failed}
+    return ", ".join(shell.counted(count, what) for what, count in parts.items() if count) + " failed"
+
+
+_FAILING = {"retrieve": "retrieval", "relate": "pair"}
+
+
+def _told(report: Report, stats: Stats, searches: SearchStats | None) -> list[str]:
+    """What the work came to, for people."""
+    lines = []
+    if report.relations:
+        lines.append(f"{shell.counted(report.relations.total(), 'relation')}: {counts(report.relations)}")
+    for stage, kinds in report.failed.items():
+        lines.append(f"{kinds.total():,} failed in the stage {stage}: {counts(kinds)}")
+    if removed := report.stages.get("summarise", {}).get("irrelevant"):
+        lines.append(f"{shell.counted(removed, 'context')} left out as irrelevant")
+    if report.repeated:
+        lines.append(f"{shell.counted(report.repeated, 'context')} repeat another one of their case")
+    if report.taken_up:
+        lines.append(f"{shell.counted(report.taken_up, 'stage')} of cases taken up from an earlier run")
+    if searches is not None:
+        lines.append(f"{searches.answered:,} searches, {searches.hits:,} of them answered from the store")
+    lines.append(f"{stats.cache_hits:,} answers from the store, {shell.counted(stats.sent, 'call')}")
+    if stats.seconds:
+        lines[-1] += f", {stats.sent / stats.seconds:,.1f} a second, {stats.retries:,} of them repeated"
+        tokens = f"{stats.prompt_tokens:,} tokens in and {stats.completion_tokens:,} out"
+        lines.append(f"{tokens}; cost {dollars(stats.cost)}")
+    if failed := stats.failed:
+        lines.append(f"{shell.counted(failed.total(), 'prompt')} failed: {counts(failed)}")
+    return lines
+
+
+def _searches(stats: SearchStats) -> dict[str, Any]:
+    return {**asdict(stats), "failed": dict(stats.failed)}
+
+
+def _show_outlook(
+    source: str,
+    asking: Asking,
+    critic: Critic,
+    choice: Choice,
+    about: dict[str, Any],
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Say what a run would do, as far as that is known before it."""
+    from fcjax.outlook import estimate_file, settings_of
+
+    found, asked = estimate_file(source, critic, choice, count_tokens=asking.count_tokens)
+    assert asked is not None
+    planned = {stage: found.planned[stage] for stage in STAGES if found.planned[stage]}  # type: ignore[index]
+    if as_json:
+        known = {"n_cases": found.cases, "n_lacking": len(found.lacking), "planned": planned}
+        prompts = {**asdict(asked), "to_send": asked.to_send}
+        settings = {"settings": settings_of(critic, choice)}
+        shell.print_json(about | settings | {"dry_run": True, **known, "relate": prompts})
+    elif not quiet:
+        click.echo(f"{shell.counted(found.cases, 'case')}; {len(found.lacking):,} that nothing can be done for")
+        for place, lack in list(found.lacking.items())[:3]:
+            click.echo(f"  case {place + 1}: {lack}")
+        click.echo(f"cases by the stages that they will go through: {counts(planned) or 'none'}")
+        if asked.prompts:
+            click.echo(
+                f"relations of those that have atoms and contexts: {shell.counted(asked.prompts, 'prompt')}, "
+                f"{asked.stored:,} in the store already: {asked.to_send:,} to send, about {asked.prompt_tokens:,} "
+                f"tokens in and at most {asked.completion_tokens:,} out; cost at most {dollars(asked.cost)}"
+            )
