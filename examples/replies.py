@@ -44,18 +44,18 @@ class Hand:
         self._relations = {(texts[title], quoted(atom)): (label, p) for title, atom, label, p in given["relations"]}
 
     async def send(self, prompt: Prompt) -> Outcome:
-        question = prompt.messages[-1][1]
-        stage = prompt.template.partition("/")[0]
-        if stage == "relate.pairwise":
+        return self.reply(prompt.messages[0][1])
+
+    def reply(self, question: str) -> Reply:
+        """The answer to a question of the stages atomize, revise and relate."""
+        if "<premise>" in question:
             return self._relation(question)
         (facts,) = (facts for response, facts in self._responses.items() if response in question)
         answer: list[str] | dict[str, str]
-        if stage == "atomize":
-            answer = [fact for fact, _ in facts]
-        elif stage == "revise":
+        if "<statements>" in question:
             answer = {str(number): revised for number, (_, revised) in enumerate(facts, 1)}
         else:
-            raise ValueError(f"nobody has written down an answer to {prompt.template}")
+            answer = [fact for fact, _ in facts]
         text = json.dumps(answer, ensure_ascii=False, indent=1)
         return Reply(text=text, model=self.model, usage=Usage(len(question) // 4, len(text) // 4))
 

@@ -179,7 +179,7 @@ def _pipeline(options: dict[str, Any], retriever: str, domains: Domains, templat
 
 
 def _retriever(name: str, corpus: str | None, domains: Domains, asking: Asking) -> Retriever | None:
-    """The source of evidence, behind the store."""
+    """The source of evidence, behind the store; a corpus is on disk itself."""
     source: Retriever
     match name:
         case "local":
@@ -201,11 +201,10 @@ def _retriever(name: str, corpus: str | None, domains: Domains, asking: Asking) 
             source = Wikipedia()
         case _:
             return None
-    if asking.kept is None:
-        return source
     from fcjax.io.retrievers.cached import Cached
 
-    return Cached(source, asking.kept, replay=asking.replay)
+    kept = None if name == "local" else asking.kept
+    return Cached(source, kept, replay=asking.replay and kept is not None)
 
 
 def searched(critic: Critic) -> Cached | None:

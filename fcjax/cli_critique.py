@@ -284,7 +284,8 @@ def _told(report: Report, stats: Stats, searches: SearchStats | None) -> list[st
     if report.taken_up:
         lines.append(f"{shell.counted(report.taken_up, 'stage')} of cases taken up from an earlier run")
     if searches is not None:
-        lines.append(f"{searches.answered:,} searches, {searches.hits:,} of them answered from the store")
+        stored = f", {searches.hits:,} of them answered from the store" if searches.hits else ""
+        lines.append(f"{searches.answered:,} searches{stored}")
     lines.append(f"{stats.cache_hits:,} answers from the store, {shell.counted(stats.sent, 'call')}")
     if stats.seconds:
         lines[-1] += f", {stats.sent / stats.seconds:,.1f} a second, {stats.retries:,} of them repeated"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib.util
 import io
 import json
 import math
@@ -63,13 +64,24 @@ def relations_of_the_examples():
     return known
 
 
+def hand_of_the_examples():
+    """Who takes the examples' responses apart."""
+    spec = importlib.util.spec_from_file_location("replies", ROOT / "examples" / "replies.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Hand()
+
+
 @pytest.fixture
 def endpoint(tmp_path, monkeypatch):
     """A server that knows the relations of the examples, in the environment as a user names it."""
     relations = relations_of_the_examples()
+    hand = hand_of_the_examples()
 
     def answer(messages):
         parts = dict(re.findall(r"^<(\w+)>\n(.*?)\n</\1>$", messages[0]["content"], re.MULTILINE | re.DOTALL))
+        if "text" in parts or "statements" in parts:
+            return hand.reply(messages[0]["content"]).text
         if "claims" in parts:
             claims = dict(line.split(". ", 1) for line in parts["claims"].splitlines())
             return json.dumps({n: relations[parts["premise"], claim][0] for n, claim in claims.items()})
@@ -85,6 +97,7 @@ def endpoint(tmp_path, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", server.key)
         monkeypatch.setenv("FCJAX_MODEL", "NAME")
         monkeypatch.setenv("FCJAX_STORE", str(tmp_path / "replies.sqlite"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         yield server
 
 
@@ -182,6 +195,16 @@ def test_json_of_the_formats_page_is_valid(folder):
     for code in shown:
         Path("shown.json").write_text(code, encoding="utf-8")
         assert not [fault for fault in files.validate("shown.json") if not isinstance(fault, files.Notice)]
+
+
+def test_rows_for_a_store_on_the_formats_page_can_be_imported(folder):
+    from fcjax.io.upkeep import import_rows
+
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    (rows,) = (code for language, code in blocks(page) if language == "jsonl")
+    Path("rows.jsonl").write_text(rows, encoding="utf-8")
+    imported = import_rows(Path("store.sqlite"), "rows.jsonl")
+    assert (imported.added, tuple(imported.faults)) == (len(rows.splitlines()), ())
 
 
 def test_readme_names_every_status():

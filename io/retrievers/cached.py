@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fcjax.arguments import check_number
+from fcjax.errors import SettingsError
 from fcjax.io.retrievers.recent import Recent
 from fcjax.io.store import Store
 from fcjax.passages import Found, Retriever
@@ -32,19 +33,22 @@ class Cached:
 
     A live run finds earlier results, unless they are older than `max_age` seconds, and journals failures beside them;
     only a replay, which never asks the source, is given those. Equal searches at the same time are one. What was found
-    is on disk before it is returned. The store stays its owner's; the retriever is closed with this.
+    is on disk before it is returned. The store stays its owner's; the retriever is closed with this. Without a store it
+    only shares and counts: enough for a source that is on disk itself, which a replay may ask as well.
     """
 
     def __init__(
         self,
         retriever: Retriever,
-        store: Store,
+        store: Store | None,
         *,
         replay: bool = False,
         max_age: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         check_number("max_age", max_age, 0, none=True)
+        if replay and store is None:
+            raise SettingsError("a replay of searches needs a store; name the one of the run that is to be repeated")
         self.stats = SearchStats()
         self._retriever, self._store, self._replay, self._max_age = retriever, store, replay, max_age
         self._clock = clock
@@ -79,6 +83,9 @@ class Cached:
 
     async def _answer(self, query: str, k: int) -> Found | Failure:
         name = self._retriever.name
+        if self._store is None:
+            self.stats.sent += 1
+            return await self._retriever.search(query, k)
         kept = await self._store.get_found(name, query, k, replay=self._replay, max_age=self._max_age)
         if kept is not None:
             self.stats.hits += 1
