@@ -9,6 +9,7 @@ import click
 from fcjax import shell
 from fcjax.cli_cache import cache
 from fcjax.cli_critique import critique
+from fcjax.cli_data import data
 from fcjax.cli_doctor import doctor
 from fcjax.cli_relate import relate
 from fcjax.cli_score import rescore, score
@@ -213,3 +214,4 @@ commands.add_command(rescore)
 commands.add_command(cache)
 commands.add_command(relate)
 commands.add_command(doctor)
+commands.add_command(data)
