@@ -71,8 +71,9 @@ def prompts(count: int, logprobs: int, run: str) -> Iterator[Prompt]:
 
 
 @contextlib.contextmanager
-def served(delay: float) -> Iterator[str]:
-    command = [sys.executable, "-P", str(SERVER), "--delay", str(delay), "--spread", "0.5", "--text", TEXT]
+def served(delay: float, script: Path = SERVER, *more: str) -> Iterator[str]:
+    """The URL of a server in a process of its own."""
+    command = [sys.executable, "-P", str(script), "--delay", str(delay), "--spread", "0.5", *more]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -216,7 +217,7 @@ def resident_mib() -> float:
 
 def main() -> int:
     given = options()
-    with served(given.delay) as url:
+    with served(given.delay, SERVER, "--text", TEXT) as url:
         held = memory(url, given) if given.memory else None  # first, before litellm is loaded
         with new_store() as store:
             rows = speed(url, given, store)

@@ -248,8 +248,6 @@ def _failure(critique: Critique) -> str | None:
     from fcjax.summary import has_failed
 
     case = critique.case
-    if has_failed(critique.status):
-        return f"case {case.id!r}: {critique.status}: {critique.reason}"
     for atom in case.atoms or ():
         if atom.status.failed:
             return f"case {case.id!r}, {atom.id}: {atom.extra.get('reason', atom.status)}"
@@ -257,7 +255,7 @@ def _failure(critique: Critique) -> str | None:
         if relation.status.failed:
             ends = f"{relation.source} to {relation.target}"
             return f"case {case.id!r}, {ends}: {relation.extra.get('reason', relation.status)}"
-    return None
+    return f"case {case.id!r}: {critique.status}: {critique.reason}" if has_failed(critique.status) else None
 
 
 def _failures(report: Report) -> str:

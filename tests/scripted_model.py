@@ -13,7 +13,10 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # for the process of its own
 
 from scripted_server import Messages, ScriptedServer
 

@@ -1,0 +1,312 @@
+"""`fcjax critique` and `fcjax rescore` as a user starts them, against a server on loopback and a corpus on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from random import Random
+
+import pytest
+import scripted_model as model
+from scripted_server import ScriptedServer
+from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
+from test_cli_relate import KEY, environment
+from test_relating import rows_in, write
+
+TOWNS = 10
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer(model.answer, key=KEY) as running:
+        yield running
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write(tmp_path / "in.jsonl", *(model.case(town, 1 + town % 3) for town in range(TOWNS)))
+
+
+def corpus_of(tmp_path, towns=TOWNS):
+    rows = ({"title": p.title, "text": p.text, "link": p.link} for p in model.passages(towns, 4))
+    return write(tmp_path / "corpus.jsonl", *rows)
+
+
+@pytest.fixture
+def run(server, tmp_path):
+    """Runs `fcjax critique` with the server, a store and a corpus of this test."""
+    corpus = corpus_of(tmp_path)
+
+    def go(*args, **env):
+        return fcjax("critique", *args, "--corpus", corpus, **settings(server, tmp_path) | env)
+
+    return go
+
+
+def settings(server, tmp_path):
+    return environment(server, tmp_path) | {"XDG_CACHE_HOME": str(tmp_path / "indexes")}
+
+
+def test_critique_then_rescore(run, source, server, tmp_path):
+    out, cases = tmp_path / "out.jsonl", tmp_path / "out.cases.jsonl"
+    done = run(source, "-o", out)
+    assert done.returncode == OK, done.stderr
+    shown = done.stdout.decode()
+    assert "10 cases: 10 ok; K = 2" in shown
+    assert "precision Pr" in shown
+    assert "\n19 searches\n" in shown
+    assert f"0 answers from the store, {server.calls:,} calls" in shown
+    assert f"10 results in {out}, the cases in {cases}" in shown
+    assert done.stderr == b""
+    assert [row["id"] for row in rows_in(out)] == [f"town {i}" for i in range(TOWNS)]
+    assert any(row["feedback"]["findings"] for row in rows_in(out))
+
+    calls = server.calls
+    for again, given in (("one", cases), ("two", out)):  # the cases, or the results with the cases beside them
+        assert fcjax("rescore", given, "-o", tmp_path / again).returncode == OK
+        assert (tmp_path / again).read_bytes() == out.read_bytes()
+    other = fcjax("rescore", out, "-o", tmp_path / "other.jsonl", "--preset", "release", "--json")
+    assert json.loads(other.stdout)["settings"]["encoding"] == "conditional"
+    assert (tmp_path / "other.jsonl").read_bytes() != out.read_bytes()
+    assert server.calls == calls
+
+
+def test_rescore_takes_the_version_that_was_asked_for(run, source, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run(source, "-o", out, "--version", "FR3", "--limit", 4).returncode == OK
+    assert fcjax("rescore", out, "-o", tmp_path / "again.jsonl").returncode == OK
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+    assert fcjax("rescore", out, "-o", tmp_path / "less.jsonl", "--version", "FR1").returncode == OK
+    assert (tmp_path / "less.jsonl").read_bytes() != out.read_bytes()
+    (tmp_path / "out.cases.jsonl").unlink()
+    done = fcjax("rescore", out, "-o", tmp_path / "none.jsonl")
+    assert (done.returncode, "the cases that they are of are not in" in done.stderr.decode()) == (UNUSABLE, True)
+
+
+def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
+    done = run(source, "-o", tmp_path / "out.jsonl", "--json", "--style", "packed", "--queries", "model", "--summarise")
+    document = json.loads(done.stdout)
+    assert document["endpoint"] == server.url
+    assert document["cases"] == str(tmp_path / "out.cases.jsonl")
+    assert document["settings"]["relate"]["version"] == "FR2"
+    assert document["settings"]["relate"]["model"]["packed"] == "relate.packed/1"
+    assert document["settings"]["retriever"].startswith("local:")
+    assert document["settings"]["stages"]["query"]["template"] == "query/1"
+    assert document["settings"]["scoring"]["encoding"] == "implication"
+    assert document["stages"]["query"]["prompts"] == TOWNS
+    assert document["client"]["answered"] == server.calls
+    assert document["searches"]["sent"] == 19
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert KEY.encode() not in done.stdout + done.stderr + kept
+
+
+def test_replay_needs_no_server(run, source, server, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run(source, "-o", out).returncode == OK
+    server.stop()
+    done = run(source, "-o", tmp_path / "again.jsonl", "--replay", "--concurrency", 1)
+    assert done.returncode == OK, done.stderr
+    assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
+    assert (tmp_path / "again.cases.jsonl").read_bytes() == (tmp_path / "out.cases.jsonl").read_bytes()
+    missed = run(source, "-o", out, "--replay", "--style", "packed", "--summarise")
+    assert missed.returncode == SOME_FAILED
+    assert "replay_miss" in missed.stderr.decode()
+    server.start()
+
+
+def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
+    related = tmp_path / "out.cases.jsonl"
+    before = {path.name for path in tmp_path.iterdir()}
+    done = run(source, "--dry-run", "--queries", "model")
+    assert done.returncode == OK, done.stderr
+    assert "10 cases; 0 that nothing can be done for" in done.stdout.decode()
+    assert "10 atomize, 10 revise, 10 query, 10 retrieve, 10 relate" in done.stdout.decode()
+    assert server.calls == 0
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert run(source, "-o", tmp_path / "out.jsonl", "--limit", 3).returncode == OK
+    done = run(related, "--dry-run", "--json", "--from-stage", "relate", "--price", 1, 2)
+    document = json.loads(done.stdout)
+    assert document["planned"] == {"relate": 3}
+    relations = sum(len(row["relations"]) for row in rows_in(related))
+    assert (document["relate"]["prompts"], document["relate"]["to_send"]) == (relations, 0)
+
+
+def test_what_failed_is_named(run, source, server, tmp_path):
+    def flawed(messages):
+        return "cannot say" if "Town 4 has" in messages[0]["content"] else model.answer(messages)
+
+    server.answer = flawed
+    bad = write(tmp_path / "bad.jsonl", "{ no JSON", *source.read_text().splitlines(), {"id": "none"})
+    done = run(bad, "-o", tmp_path / "out.jsonl")
+    assert done.returncode == SOME_FAILED
+    message = done.stderr.decode()
+    assert "warning: nothing can be done for 2 of 12 cases; case 1: " in message
+    assert "3 cases failed; the first: case '1': invalid_input" in message
+    rows = {row["id"]: row for row in rows_in(tmp_path / "out.jsonl")}
+    assert (rows["town 4"]["status"], rows["town 4"]["measures"]) == ("atomize_failed", None)
+    assert "unreadable" in rows["town 4"]["reason"]
+    server.answer = model.answer  # what was unreadable is not taken for an answer another time
+    assert run(source, "-o", tmp_path / "out.jsonl").returncode == OK
+
+
+def test_a_budget_stops_the_run_and_the_next_one_goes_on(run, source, server, tmp_path):
+    assert run(source, "-o", tmp_path / "calm.jsonl", FCJAX_STORE=str(tmp_path / "calm.sqlite")).returncode == OK
+    calls, out = server.calls, tmp_path / "out.jsonl"
+    done = run(source, "-o", out, "--budget-prompts", 30)
+    assert done.returncode == SOME_FAILED
+    message = done.stderr.decode()
+    assert "the budget of 30 prompts is used up" in message
+    assert f"what the stages found is in {out}.stages" in message
+    assert "run the same command to go on" in message
+    assert not out.exists()
+    again = run(source, "-o", out)
+    assert again.returncode == OK
+    assert "of cases taken up from an earlier run" in again.stdout.decode()
+    assert server.calls == 2 * calls
+    assert out.read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
+
+
+def test_a_template_of_ones_own(run, source, server, tmp_path):
+    (tmp_path / "terse.txt").write_text("$question $before $after\n<text>\n$text\n</text>")
+    done = run(source, "-o", tmp_path / "out.jsonl", "--template", f"atomize={tmp_path}/terse.txt", "--json")
+    assert json.loads(done.stdout)["settings"]["stages"]["atomize"]["template"].startswith("terse/")
+    assert rows_in(tmp_path / "out.cases.jsonl")[0]["stages"]["atomize"]["template"].startswith("terse/")
+    (tmp_path / "wrong.txt").write_text("$text")
+    done = run(source, "-o", tmp_path / "wrong.jsonl", "--template", f"atomize={tmp_path}/wrong.txt")
+    assert (done.returncode, "allowed: each of" in done.stderr.decode()) == (UNUSABLE, True)
+
+
+def test_domains_and_priors(run, source, tmp_path):
+    (tmp_path / "priors.toml").write_text('"source1.example" = 0.25')
+    out = tmp_path / "out.jsonl"
+    assert (
+        run(source, "-o", out, "--deny-domain", "source0.example", "--priors", tmp_path / "priors.toml").returncode
+        == OK
+    )
+    contexts = [context for row in rows_in(tmp_path / "out.cases.jsonl") for context in row["contexts"]]
+    assert contexts
+    assert all(context["link"].startswith("https://source1.example/") for context in contexts)
+    assert {context["prior"] for context in contexts} == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "words"),
+    [
+        ([], {}, "give -o OUT"),
+        (["-o", "-", "--json"], {}, "both want standard output"),
+        (["-o", "out", "--cases", "-", "--json"], {}, "both want standard output"),
+        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
+        (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
+        (["-o", "out", "--retriever", "wikipedia"], {}, "a corpus is named; leave --corpus out"),
+        (["-o", "out", "--retriever", "given"], {}, "a corpus is named; leave --corpus out"),
+        (["-o", "out", "--template", "query=x.txt"], {}, "the stage query is not asked for; give --queries model"),
+        (["-o", "out", "--deny-domain", "!"], {}, "deny has '!'; allowed: a domain"),
+        (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, env, words, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run(source, *args, **env)
+    assert done.returncode == UNUSABLE
+    assert words in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+    assert "sk-wrong" not in done.stderr.decode()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--stages", "atomize,score"], "'score' is no stage; allowed: atomize, revise, query"),
+        (["--template", "atomize"], "is no STAGE=FILE"),
+        (["--template", "retrieve=x"], "is no STAGE=FILE"),
+        (["--k-contexts", "0"], "Invalid value for '--k-contexts'"),
+        (["--sample", "0"], "Invalid value for '--sample'"),
+        (["--from-stage", "score"], "Invalid value for '--from-stage'"),
+    ],
+)
+def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server, args, words):
+    done = run(source, "-o", tmp_path / "out.jsonl", *args)
+    assert (done.returncode, words in done.stderr.decode()) == (UNUSABLE, True)
+    assert server.calls == 0
+
+
+def test_a_bare_response_without_a_source_of_evidence(server, source, tmp_path):
+    done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", **settings(server, tmp_path))
+    assert done.returncode == UNUSABLE
+    assert "there is nobody to look for evidence (name a retriever)" in done.stderr.decode()
+    done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", "--stages", "atomize", **settings(server, tmp_path))
+    assert done.returncode == SOME_FAILED
+    assert {row["status"] for row in rows_in(tmp_path / "out.jsonl")} == {"stopped"}
+    assert all(row["atoms"] for row in rows_in(tmp_path / "out.cases.jsonl"))
+
+
+def test_results_on_standard_output(run, source, tmp_path):
+    done = run(source, "-o", "-", "--limit", 2)
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["town 0", "town 1"]
+    assert "2 cases: 2 ok" in done.stderr.decode()
+    assert not list(tmp_path.glob("*.stages"))
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
+    source, corpus = write(tmp_path / "in.jsonl", *(model.case(town, 4) for town in range(30))), corpus_of(tmp_path, 30)
+    server.delay = 0.05
+    env, out = settings(server, tmp_path), tmp_path / "out.jsonl"
+    command = [SCRIPT, "critique", source, "-o", out, "--corpus", corpus, "--concurrency", "4"]
+    process = subprocess.Popen(command, env=os.environ | env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while server.answered.total() < 100:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal_)
+    _, said = process.communicate(timeout=30)
+    assert not out.exists()
+    if signal_ is signal.SIGINT:
+        assert process.returncode == INTERRUPTED
+        assert f"what the stages found is in {out}.stages".encode() in said
+        assert b"Traceback" not in said
+    server.delay = 0
+    done = fcjax(*command[1:], **env)
+    assert done.returncode == OK, done.stderr
+    assert len(rows_in(out)) == 30
+    assert server.calls <= len(server.asked) + (2 * 4 if signal_ is signal.SIGKILL else 0)
+
+
+def test_killed_again_and_again_it_ends_with_the_same_files(server, tmp_path):
+    """kill -9 in every part of the run: the final files are those of a run that nobody disturbed."""
+    source, corpus = (
+        write(tmp_path / "in.jsonl", *(model.case(town, 3) for town in range(100))),
+        corpus_of(tmp_path, 100),
+    )
+    env = settings(server, tmp_path)
+    options = ["--corpus", corpus, "--queries", "model", "--summarise", "--style", "packed", "--concurrency", "16"]
+    calm = fcjax(
+        "critique", source, "-o", tmp_path / "calm.jsonl", *options, **env | {"FCJAX_STORE": str(tmp_path / "x")}
+    )
+    assert calm.returncode == OK, calm.stderr
+    total = server.answered.total()
+    server.asked.clear()
+    server.answered.clear()
+    server.delay = 0.005
+    command = [SCRIPT, "critique", source, "-o", tmp_path / "out.jsonl", *options]
+    random, kills = Random(5), 6
+    for kill in range(kills):
+        process = subprocess.Popen(
+            [*map(str, command)], env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        begun, calls = time.monotonic(), total * (kill + random.random()) / kills
+        while server.answered.total() < calls and process.poll() is None:
+            time.sleep(0.002)
+            assert time.monotonic() - begun < 60
+        process.kill()
+        process.wait()
+    server.delay = 0
+    done = fcjax(*command[1:], **env)
+    assert done.returncode == OK, done.stderr
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
+    assert (tmp_path / "out.cases.jsonl").read_bytes() == (tmp_path / "calm.cases.jsonl").read_bytes()
+    assert not (tmp_path / "out.jsonl.stages").exists()
+    assert server.calls <= total + 4 * 16 * kills  # what was on the wire, and what was being stored
