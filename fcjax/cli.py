@@ -8,6 +8,7 @@ import click
 
 from fcjax import shell
 from fcjax.cli_cache import cache
+from fcjax.cli_correct import correct
 from fcjax.cli_critique import critique
 from fcjax.cli_data import data
 from fcjax.cli_doctor import doctor
@@ -209,6 +210,7 @@ def infer(
 
 
 commands.add_command(critique)
+commands.add_command(correct)
 commands.add_command(score)
 commands.add_command(rescore)
 commands.add_command(cache)

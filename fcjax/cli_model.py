@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fcjax.io.client import Client, Price
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.http import Transport
+    from fcjax.io.pacing import Budget
     from fcjax.io.store import Store
     from fcjax.prompts import Prompt
 
@@ -109,6 +110,7 @@ class Asking(NamedTuple):
     count_tokens: Callable[[Prompt], int] | None  # None where four bytes each must do
     kept: Store | None  # where replies and searches are kept
     replay: bool  # whether it alone answers
+    budget: Budget  # what the run may spend, whoever is asked
 
 
 @contextmanager
@@ -145,11 +147,11 @@ def taken_client(options: dict[str, Any], *, dry_run: bool = False) -> Iterator[
             rate=rate,
             retry=Retry(attempts=given["tries"]),
             budget=budget,
-            price=_price(where, given["price"]),
+            price=price_of(where, given["price"]),
             timeouts=Timeouts(read=timeout, total=timeout) if timeout else None,
         )
         kept = path if store else None
-        yield Asking(client, where.name, where.model, kept, 4 * concurrency, count, store, given["replay"])
+        yield Asking(client, where.name, where.model, kept, 4 * concurrency, count, store, given["replay"], budget)
     finally:
         if store is not None:
             store.close()
@@ -172,7 +174,8 @@ def transport(
     return Endpoint.from_env(base_url, model, config)
 
 
-def _price(where: Endpoint | Transport, given: tuple[float, float] | None) -> Price | None:
+def price_of(where: Endpoint | Transport, given: tuple[float, float] | None) -> Price | None:
+    """The price that was given, else the listed one; None where it is unknown."""
     from fcjax.io.endpoint import OPENAI
     from fcjax.io.providers import Price, price
 

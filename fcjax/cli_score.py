@@ -89,12 +89,12 @@ def rescore(ctx: click.Context, /, source: str, out: str, **options: Any) -> Non
     Nothing is asked. IN is the file of cases that it wrote (results.cases.jsonl), or its results, with the cases beside
     them. OUT gets one JSON line a case, with feedback.
     """
-    cases = _cases_of(source)
+    cases = cases_of(source)
     options["version"] = options["version"] or _version_of(cases)
     _run(ctx, cases, out, feedback=True, **options)
 
 
-def _cases_of(source: str) -> str:
+def cases_of(source: str) -> str:
     """The file of cases that is meant: the one beside it, where a file of results is named. Raises `InputError`."""
     from fcjax.critiquing import cases_file
     from fcjax.io.files import detect

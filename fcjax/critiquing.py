@@ -133,8 +133,8 @@ def critique_file(
     choice = choice or Choice()
     if cases_out is None:
         cases_out = cases_file(out)
-    stages_out = None if _is_stream(out) else f"{os.fspath(out)}.stages"
-    _check_places(source, out, cases_out, stages_out)
+    stages_out = None if is_stream(out) else f"{os.fspath(out)}.stages"
+    check_places(source, out, cases_out, stages_out)
     with readable_twice(source) as path, ExitStack() as opened:
         found = outlook(path, critic, choice)
         if watch:
@@ -166,7 +166,7 @@ def critique_file(
                 if watch:
                     watch.case(critique)
                 yield line
-            _refuse_empty_replay(critic.client, out, cases_out)
+            refuse_empty_replay(critic.client, out, cases_out)
 
         try:
             if cases_out is None:
@@ -194,16 +194,16 @@ def _finished_rows(spool: _Spool, k: K, prints: Fingerprints, summary: Summary, 
         yield encode_result(row)
 
 
-def cases_file(out: Source) -> Path | None:
+def cases_file(out: Source, name: str = "cases") -> Path | None:
     """Where the cases go whose rows go to `out`: `results.jsonl` has `results.cases.jsonl` beside it."""
-    if _is_stream(out):
+    if is_stream(out):
         return None
     path = Path(out)
     zipped = ".gz" if path.suffix == ".gz" else ""
     stem, ending = os.path.splitext(path.name.removesuffix(".gz"))
     if ending not in _CONTAINERS:
         stem, ending = stem + ending, ".jsonl"
-    return path.with_name(f"{stem}.cases{ending}{zipped}")
+    return path.with_name(f"{stem}.{name}{ending}{zipped}")
 
 
 class _Spool:
@@ -251,12 +251,12 @@ async def _next(stream: AsyncGenerator[Critique, None]) -> Critique | None:
     return await anext(stream, None)
 
 
-def _is_stream(out: Source) -> bool:
+def is_stream(out: Source) -> bool:
     """Whether an output is standard output, a pipe or a device, which nothing can stand beside."""
     return os.fspath(out) == "-" or (os.path.exists(out) and not os.path.isfile(out) and not os.path.isdir(out))
 
 
-def _check_places(source: Source, out: Source, cases_out: Source | None, stages_out: Source | None) -> None:
+def check_places(source: Source, out: Source, cases_out: Source | None, stages_out: Source | None) -> None:
     """Raise before any work where the outputs cannot be written, or are each other or the input."""
     written = [one for one in (out, cases_out, stages_out) if one is not None]
     for one in written:
@@ -268,7 +268,7 @@ def _check_places(source: Source, out: Source, cases_out: Source | None, stages_
         raise OutputError(f"{output_name(out)}: results and cases cannot go to the same file; name another one")
 
 
-def _refuse_empty_replay(client: Client | None, *outs: Source | None) -> None:
+def refuse_empty_replay(client: Client | None, *outs: Source | None) -> None:
     """Raise where a replay without any answer would take the place of a file."""
     if client is None or client.stats.sent or client.stats.answered or not client.stats.asked:
         return
