@@ -66,7 +66,7 @@ class Critique:
 
     @property
     def reason(self) -> str | None:
-        return self.row["reason"]  # type: ignore[no-any-return]
+        return self.row["reason"]
 
     @property
     def precision(self) -> float | None:
@@ -216,7 +216,7 @@ class Critic:
         def wanted(case: Case) -> bool:
             return self.pipeline.may("relate") and self.pipeline.needs("relate", case)
 
-        async def related() -> AsyncIterator[Case]:
+        async def related() -> AsyncGenerator[Case, None]:
             if asker is None:
                 async for case in prepared():
                     yield case

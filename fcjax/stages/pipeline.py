@@ -6,7 +6,7 @@ in its fields and in the traces under `stages`, so that one that was written dow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
@@ -45,7 +45,7 @@ class Pipeline:
     query: Querying | None = None  # without it, an atom's text is its query
     retrieve: Retrieving = field(default_factory=Retrieving)
     summarise: Summariser | None = None
-    stages: Iterable[Stage] = STAGES
+    stages: Collection[Stage] = STAGES
     early_exit: EarlyExit | None = None
     asks: bool = True  # whether there is a model to ask
     searches: bool = True  # whether there is a source to search
@@ -62,7 +62,7 @@ class Pipeline:
 
     def may(self, stage: Stage) -> bool:
         """Whether a stage can run."""
-        return stage in self._may  # type: ignore[attr-defined, no-any-return]
+        return stage in self._may  # type: ignore[attr-defined]
 
     def needs(self, stage: Stage, case: Case) -> bool:
         """Whether `case`, which has been through the stages before, lacks what `stage` would find out."""
@@ -90,7 +90,9 @@ class Pipeline:
             return None  # it has its reason
         if case.atoms is None and case.response is None:
             return "the case has neither `atoms` nor a `response` to take them from; add one of them"
-        for stage, what in (("atomize", "atoms"), ("retrieve", "contexts"), ("relate", "relations")):
+        sought: tuple[tuple[Stage, str], ...]
+        sought = ("atomize", "atoms"), ("retrieve", "contexts"), ("relate", "relations")
+        for stage, what in sought:
             if stage in self.stages and not self.may(stage) and self._blank(stage, case):
                 return f"the case has no `{what}`, and there is nobody to {_WAYS[stage]}; add them, or allow for it"
         return None
