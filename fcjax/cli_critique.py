@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -275,7 +276,7 @@ def _told(report: Report, stats: Stats, searches: SearchStats | None) -> list[st
         lines.append(f"{shell.counted(report.relations.total(), 'relation')}: {counts(report.relations)}")
     for stage, kinds in report.failed.items():
         lines.append(f"{kinds.total():,} failed in the stage {stage}: {counts(kinds)}")
-    if removed := report.stages.get("summarise", {}).get("irrelevant"):
+    if removed := report.stages.get("summarise", Counter())["irrelevant"]:
         lines.append(f"{shell.counted(removed, 'context')} left out as irrelevant")
     if report.repeated:
         lines.append(f"{shell.counted(report.repeated, 'context')} repeat another one of their case")
@@ -313,7 +314,7 @@ def _show_outlook(
 
     found, asked = estimate_file(source, critic, choice, count_tokens=asking.count_tokens)
     assert asked is not None
-    planned = {stage: found.planned[stage] for stage in STAGES if found.planned[stage]}  # type: ignore[index]
+    planned = {stage: found.planned[stage] for stage in STAGES if found.planned[stage]}
     if as_json:
         known = {"n_cases": found.cases, "n_lacking": len(found.lacking), "planned": planned}
         prompts = {**asdict(asked), "to_send": asked.to_send}

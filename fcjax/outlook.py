@@ -16,7 +16,7 @@ import orjson
 from fcjax.arguments import check_choice, check_number
 from fcjax.critic import Critic
 from fcjax.errors import Fault, InputError, counted
-from fcjax.io.files import case_to_dict, read_cases
+from fcjax.io.files import CaseRow, case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name
 from fcjax.io.stats import Estimate
 from fcjax.prompts import Prompt
@@ -48,7 +48,7 @@ class Choice:
 
     def cases(self, path: str) -> Iterator[tuple[Case, tuple[Fault, ...], int | None]]:
         """Each case, the faults of the row where it is none, and its line."""
-        rows = islice(read_cases(path), self.limit)
+        rows: Iterator[CaseRow] = islice(read_cases(path), self.limit)
         if self.sample is not None:
             total = sum(1 for _ in islice(read_cases(path), self.limit))
             drawn = set(Random(self.seed).sample(range(total), min(self.sample, total)))

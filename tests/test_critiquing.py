@@ -22,6 +22,7 @@ from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.domains import Domains
 from fcjax.io.store import Store
 from fcjax.outlook import Choice, settings_of
+from fcjax.passages import Passage
 from fcjax.settings import Settings
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import Querying
@@ -379,6 +380,15 @@ def test_the_name_of_the_cases(out, cases):
     assert str(cases_file(out)) == cases
     assert cases_file("-") is None
     assert cases_file("/dev/null") is None
+
+
+def test_a_source_with_halves_of_characters_ends_nothing(server, tmp_path):
+    """No file can hold them: a page that was cut in the middle of one may."""
+    source = write(tmp_path / "in.jsonl", model.case(0, 2))
+    half = Passage(title="cut \ud83d", text="Town 0 has 2 bridges. \ud83d", link="https://cut.example/\udfff")
+    report = critique_file(source, tmp_path / "out.jsonl", critic_of(server, Shelf([half])))
+    assert report.summary.statuses == {"ok": 1}
+    assert rows_in(tmp_path / "out.cases.jsonl")[0]["contexts"][0]["title"] == "cut \ufffd"
 
 
 def test_a_dead_endpoint_ends_the_run_and_the_journal_stays(server, source, tmp_path):

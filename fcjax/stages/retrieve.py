@@ -62,7 +62,7 @@ class Retrieving:
     def _with(self, case: Case, wanted: dict[str, str], answers: dict[str, Found | Failure]) -> Case:
         contexts = list(case.contexts or ())
         known = {context.evidence: context.id for context in reversed(contexts) if context.evidence}
-        taken = {one.id for one in (*contexts, *(case.atoms or ()))}
+        taken = {context.id for context in contexts} | {atom.id for atom in case.atoms or ()}
         fresh = (id for id in (f"c{number}" for number in count()) if id not in taken)
         tally: Counter[str] = Counter(queries=len(answers))
         atoms: list[Atom] = []
@@ -100,10 +100,10 @@ class Retrieving:
     def _context(self, id: str, passage: Passage) -> Context:
         return Context(
             id=id,
-            title=passage.title,
-            text=passage.text,
-            snippet=passage.snippet,
-            link=passage.link,
+            title=_whole(passage.title),
+            text=_whole(passage.text),
+            snippet=_whole(passage.snippet),
+            link=_whole(passage.link),
             prior=None if self.prior is None else self.prior(passage.link),
             extra={} if passage.note is None else {"note": passage.note},
         )
@@ -113,6 +113,13 @@ def query_of(atom: Atom) -> str:
     """What is searched for on account of an atom."""
     query = atom.extra.get("query")
     return query if isinstance(query, str) and query.strip() else atom.text
+
+
+def _whole(text: str | None) -> str | None:
+    """A text with the halves of characters (lone surrogates) replaced that a source may give: no file can hold them."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
