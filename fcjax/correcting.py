@@ -235,7 +235,7 @@ def correct_file(
             if not stream.ag_running:  # else a second interrupt came while it was ending, and the runner ends it
                 runner.run(stream.aclose())
         report.k = method.critic.settings.k or median_k(atoms)
-        prefix = orjson.dumps([all_settings(method), report.k if isinstance(report.k, str) else float(report.k)])
+        prefix = _prefix(method, report.k)
         spool.seek(0)
         write_lines(out, _rows(spool, report, prefix))
         if journal is not None:
@@ -262,6 +262,14 @@ class _Finished:
 
     def to_dict(self) -> dict[str, Any]:
         return {"row": self.row, "corrected": self.case, "atoms": self.atoms, "digest": self.digest}
+
+
+def _prefix(method: Method, k: K) -> bytes:
+    """What the rows of a file are made by: all settings with K; where a model was asked does not matter."""
+    named = all_settings(method)
+    for who in (named["writer"], named["critic"]):
+        del who["endpoint"]
+    return orjson.dumps([named, k if isinstance(k, str) else float(k)])
 
 
 def _rows(spool: IO[bytes], report: Report, prefix: bytes) -> Iterator[bytes]:
