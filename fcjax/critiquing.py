@@ -26,7 +26,7 @@ from fcjax.critic import Critic, Critique
 from fcjax.errors import InputError, OutputError, counted
 from fcjax.io.files import case_to_dict, encode_result
 from fcjax.io.files.journal import Journal
-from fcjax.io.files.streams import Source, check_folder, output_name, refuse_input, write_lines
+from fcjax.io.files.streams import Source, check_folder, drop_drafts, output_name, refuse_input, write_lines
 from fcjax.measures import K, median_k
 from fcjax.outlook import Choice, Outlook, outlook
 from fcjax.records import Case, RelationType, Status
@@ -142,6 +142,8 @@ def critique_file(
         for written in (out, cases_out):
             if written is not None:
                 opened.enter_context(locked(written))
+                if not is_stream(written):
+                    drop_drafts(written)
         journal = None
         if stages_out is not None:
             journal = opened.enter_context(Journal(stages_out, found.fingerprint, overwrite=overwrite))

@@ -282,6 +282,15 @@ def replacing(path: Source) -> Iterator[BinaryIO]:
             draft.unlink(missing_ok=True)
 
 
+def drop_drafts(path: Source) -> None:
+    """Remove what `replacing` has left beside `path` in processes that were killed; for who alone writes there."""
+    target = Path(path).resolve()
+    for left in target.parent.iterdir():
+        number = left.name.removeprefix(f".{target.name}.").removesuffix(".part")
+        if left.name == f".{target.name}.{number}.part" and number.isdecimal():
+            left.unlink(missing_ok=True)
+
+
 def write_lines(path: Source, lines: Iterable[bytes], *, bare: bool = False) -> int:
     """Write JSON texts, each without line breaks, in the container that the name asks for; returns how many.
 
