@@ -189,10 +189,12 @@ class _Watch:
         self._asked, self._searches, self._wants_live = asked, searches, live
         self._live: Any = None
         self._worst: Any = None
+        self._doubtful: Any = None
         if table:
             from fcjax.display import Worst
+            from fcjax.display_critique import Doubtful
 
-            self._worst = Worst()
+            self._worst, self._doubtful = Worst(), Doubtful()
 
     def begins(self, found: Outlook) -> None:
         self.begun = True
@@ -217,6 +219,8 @@ class _Watch:
     def case(self, critique: Critique) -> None:
         self.done += 1
         self.first_failure = self.first_failure or _failure(critique)
+        if self._doubtful:
+            self._doubtful.add(critique.case.id, critique.feedback)
         if self._live:
             from fcjax.summary import has_failed
 
@@ -241,7 +245,7 @@ class _Watch:
     def draw(self, summary: dict[str, Any], stderr: bool) -> None:
         from fcjax.display import draw_summary, show
 
-        show(self._worst, draw_summary(summary), stderr=stderr)
+        show(self._worst, self._doubtful, draw_summary(summary), stderr=stderr)
 
 
 def _failure(critique: Critique) -> str | None:

@@ -11,13 +11,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fcjax.display import clock
+from fcjax.display import clock, plain
+from fcjax.findings import Feedback, Finding, extract
 from fcjax.io.retrievers.cached import SearchStats
 from fcjax.io.stats import Stats
 from fcjax.outlook import Outlook
+from fcjax.records import Label
 from fcjax.stages.pipeline import STAGES
 
 _PER_SECOND = 4
+_SHOWN = 12  # statements that are told one by one
+_EXCERPT = 160  # characters of a passage
 
 
 class Progress:
@@ -102,3 +106,45 @@ class Progress:
                 return None
             left.append(seconds * max(waiting, 0) / done if done else 0.0)
         return max(left, default=None)
+
+
+class Doubtful:
+    """What is refuted or unverified, in words: the first statements of each kind, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._refuted: list[tuple[str, Finding]] = []
+        self._unverified: list[tuple[str, Finding]] = []
+        self._more = 0
+
+    def add(self, id: str, feedback: Feedback | None) -> None:
+        """Take in what was found of a case."""
+        for found in feedback.findings if feedback else ():
+            ours = self._refuted if found.label is Label.REFUTED else self._unverified
+            if len(ours) < _SHOWN:
+                ours.append((id, found))
+            else:
+                self._more += 1
+
+    def __rich__(self) -> RenderableType:
+        lines = [Text("What is refuted or unverified", "bold")] if self._refuted or self._unverified else []
+        room = max(_SHOWN - len(self._refuted), 0)
+        more = self._more + max(len(self._unverified) - room, 0)
+        for id, found in (*self._refuted, *self._unverified[:room]):
+            style = "red" if found.label is Label.REFUTED else "yellow"
+            lines.append(
+                Text.assemble(
+                    "\n",
+                    (str(found.label), style),
+                    f" {found.p:.3f}  ",
+                    plain(found.text, 400),
+                    (f"  {plain(id)}", "dim"),
+                )
+            )
+            for given in found.by_side("against")[:1]:
+                passage = extract(given.text, found.text, _EXCERPT)
+                lines.append(
+                    Text.assemble("  against it: ", plain(given.name, 120), ": ", (str(plain(passage, 400)), "italic"))
+                )
+        if more:
+            lines.append(Text(f"\nand {more:,} more; the results have them all, with all passages for and against"))
+        return Group(*lines, *([Text()] if lines else []))

@@ -208,7 +208,7 @@ def _passages(found: Finding, excerpt: int | None, most: int | None) -> Iterator
                 yield f"     the same in {', '.join(map(_line, given.repeats))}"
             if given.context not in shown:
                 shown.add(given.context)
-                yield f"     {_excerpt(given.text, found.text, excerpt)}"
+                yield f"     {extract(given.text, found.text, excerpt)}"
         if len(ours) > len(ours[:most]):
             yield f"   - and {len(ours) - len(ours[:most])} more"
 
@@ -232,7 +232,7 @@ def _evidence_html(given: Evidence, about: str) -> str:
         name = f"<a href='{html.escape(given.link)}' rel='noopener noreferrer'>{name}</a>"
     same = f"; the same in {html.escape(', '.join(given.repeats))}" if given.repeats else ""
     says = f"{given.says} ({_short(given.probability)})"
-    return f"<li>{says}: {name}{same}<br><small>{html.escape(_excerpt(given.text, about, EXCERPT))}</small></li>"
+    return f"<li>{says}: {name}{same}<br><small>{html.escape(extract(given.text, about, EXCERPT))}</small></li>"
 
 
 def _spread(found: Finding) -> str:
@@ -252,7 +252,7 @@ def _line(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
-def _excerpt(text: str, about: str, length: int | None) -> str:
+def extract(text: str, about: str, length: int | None) -> str:
     """The part of a text, `length` characters long, that has the most of the words of `about`."""
     text = _line(text)
     if length is None or len(text) <= length:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -72,6 +73,21 @@ def test_critique_then_rescore(run, source, server, tmp_path):
     assert json.loads(other.stdout)["settings"]["encoding"] == "conditional"
     assert (tmp_path / "other.jsonl").read_bytes() != out.read_bytes()
     assert server.calls == calls
+
+
+def test_what_is_refuted_is_told_with_what_speaks_against_it(run, source, tmp_path):
+    shown = " ".join(run(source, "-o", tmp_path / "out.jsonl", COLUMNS="200").stdout.decode().split())
+    refuted = [
+        f for row in rows_in(tmp_path / "out.jsonl") for f in row["feedback"]["findings"] if f["label"] == "refuted"
+    ]
+    assert len(refuted) == 6
+    for found in refuted:
+        assert f"refuted {found['p']:.3f} {found['text']} town " in shown
+    claim = model.case(1, 2)["response"].split(". ")[1]
+    told = f"Town 1 has {model.count(1, 1)} {model.THINGS[1]}."
+    assert claim in shown
+    against = rf"against it: Town 1, https://source(\d).example/town1/{model.THINGS[1]}: Guide \1 says so: {told}"
+    assert re.search(against, shown)
 
 
 def test_rescore_takes_the_version_that_was_asked_for(run, source, tmp_path):
