@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 16
 """Cases that the engine gets at a time, by their place in the stream."""
+AHEAD: Final = 4
+"""Chunks that wait for the engine at most; where it is the slowest, the stages wait for it."""
 
 After = Callable[[int, Stage, Case], None]
 Item = TypeVar("Item")
@@ -332,24 +334,27 @@ def finished(work: Coroutine[Any, Any, Item]) -> Item:
 async def _in_chunks(
     cases: AsyncGenerator[Case, None], work: Callable[[list[Case]], list[Critique]]
 ) -> AsyncGenerator[Critique, None]:
-    """What `work` makes of chunks of a stream, in a thread of its own while more cases come in."""
+    """What `work` makes of chunks of a stream, in a thread of its own while more cases come in, a bounded number."""
     loop = asyncio.get_running_loop()
     pending: deque[asyncio.Future[list[Critique]]] = deque()
     chunk: list[Case] = []
     worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-critic")
-    coming: asyncio.Task[Case | None] | None = asyncio.ensure_future(anext(cases, None))
+    coming: asyncio.Task[Case | None] | None = None
+    more = True
     try:
-        while coming or pending:
+        while more or pending:
+            if more and coming is None and len(pending) < AHEAD:
+                coming = asyncio.ensure_future(anext(cases, None))
             awaited = [*([coming] if coming else ()), *([pending[0]] if pending else ())]
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             if coming and coming.done():
-                case = coming.result()
+                case, coming = coming.result(), None
+                more = case is not None
                 if case is not None:
                     chunk.append(case)
-                if chunk and (case is None or len(chunk) == CHUNK):
+                if chunk and (not more or len(chunk) == CHUNK):
                     pending.append(loop.run_in_executor(worker, work, chunk))
                     chunk = []
-                coming = None if case is None else asyncio.ensure_future(anext(cases, None))
             if pending and pending[0].done():
                 for critique in pending.popleft().result():
                     yield critique

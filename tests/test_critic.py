@@ -12,7 +12,7 @@ from scripted_model import Shelf, passages
 from scripted_server import ScriptedServer
 
 import fcjax
-from fcjax.critic import Critic, critique
+from fcjax.critic import AHEAD, CHUNK, Critic, critique
 from fcjax.errors import BudgetError, InputError, SettingsError
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
@@ -91,6 +91,27 @@ def test_the_stream_is_in_order_and_each_stage_is_told(server):
     assert all(str(place) == id for place, _, id in seen)
     for place in range(40):
         assert [stage for number, stage, _ in seen if number == place] == ["atomize", "revise", "retrieve", "relate"]
+
+
+def test_cases_that_lack_nothing_do_not_run_ahead_of_the_engine(server):
+    (whole,) = run(server, [town(0)])
+    taken = given = most = 0
+
+    def cases():
+        nonlocal taken
+        for i in range(600):
+            taken += 1
+            yield replace(whole.case, id=str(i))
+
+    async def looked_at():
+        nonlocal given, most
+        async for _ in Critic(open_cases=1).critique_many(cases()):
+            most = max(most, taken - given)
+            given += 1
+
+    asyncio.run(looked_at())
+    assert given == 600
+    assert most <= (AHEAD + 1) * CHUNK + 4 + 1
 
 
 def test_results_depend_neither_on_concurrency_nor_on_replaying_them(server, tmp_path):
