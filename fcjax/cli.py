@@ -12,6 +12,7 @@ from fcjax.cli_correct import correct
 from fcjax.cli_critique import critique
 from fcjax.cli_data import data
 from fcjax.cli_doctor import doctor
+from fcjax.cli_eval import evaluate
 from fcjax.cli_relate import relate
 from fcjax.cli_score import rescore, score
 from fcjax.errors import Fault, SettingsError
@@ -211,6 +212,7 @@ def infer(
 
 commands.add_command(critique)
 commands.add_command(correct)
+commands.add_command(evaluate)
 commands.add_command(score)
 commands.add_command(rescore)
 commands.add_command(cache)

@@ -14,11 +14,10 @@ from rich.text import Text
 from fcjax.asking import Cost
 from fcjax.display import clock, plain
 from fcjax.evaluation.comparison import COUNTS, Comparison
-from fcjax.evaluation.report import HEADS
+from fcjax.evaluation.report import HEADS, Entry
 from fcjax.io.stats import Stats
 
 _PER_SECOND = 4
-_SHOWN = 25  # cases in the table at the end
 
 
 class Progress:
@@ -118,6 +117,30 @@ def cases_table(rows: list[dict[str, Any]], count: int) -> RenderableType:
         pr = "" if before is None or after is None else f"{before:.3f} -> {after:.3f}"
         style = "red" if row["failed"] else ""
         table.add_row(plain(str(row["id"])), pr, str(row["rounds"]), f"{row['prompts']:,}", Text(row["stop"], style))
+    return table
+
+
+def entries_table(entries: list[Entry]) -> RenderableType:
+    """A grid in short: Pr and F1@K before and after, and what a case costs. The files have all the rest."""
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
+    for name in ("data", "corrector", "model"):
+        table.add_column(name, overflow="fold")
+    for name in ("pairs", "Pr", "G(Pr)", "F1@K", "prompts", "tokens", "cost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in entries:
+        found, spent = one.comparison, one.spent
+        cells = []
+        for measure in ("precision", "f1_at_k"):
+            change = found[measure]
+            means = (change.before.mean, change.after.mean)
+            cells.append("" if None in means else f"{means[0]:.3f} -> {means[1]:.3f}")
+        gain, marks = found["precision"].gain.mean, found["precision"].test.marks
+        cells.insert(1, "" if gain is None else f"{gain:+.3f}{marks}")
+        totals = (spent.prompts, spent.tokens, spent.cost) if spent else (None, None, None)
+        each = [spent.per_case(total) if spent else None for total in totals]
+        shown = ["" if value is None else f"{value:,.{places}f}" for value, places in zip(each, (1, 0, 5), strict=True)]
+        pairs = f"{found.n_cases - found.n_failed:,}"
+        table.add_row(*(plain(name) for name in (one.data, one.corrector, one.model)), pairs, *cells, *shown)
     return table
 
 

@@ -33,10 +33,15 @@ def answer(messages: Messages) -> str:
     if "answer_1" in told:
         return "[same]" if told["answer_1"] == told["answer_2"] else "[different]"
     if "facts" in told:
-        return numbered(told["facts"], lambda one: "covered" if one.rstrip(".") in told["text"] else "missing")
+        return numbered(told["facts"], lambda one: "covered" if said(one) <= said(told["text"]) else "missing")
     if messages[-1]["content"].startswith("Question:"):
         return rewritten(messages[-1]["content"].partition("Answer:\n")[2], None)
     return scripted_model.answer(messages)
+
+
+def said(text: str) -> set[tuple[str, ...]]:
+    """What a text says of towns."""
+    return set(_CLAIM.findall(text))
 
 
 _VERDICTS = {"entailment": "true", "contradiction": "false", "neutral": "not mentioned"}
@@ -62,6 +67,6 @@ def revised(text: str) -> str:
     return f"<revised>\n{text}\n</revised>"
 
 
-def numbered(listed: str, said) -> str:
+def numbered(listed: str, verdict) -> str:
     parts = (line.partition(". ") for line in listed.splitlines())
-    return json.dumps({number: said(text) for number, _, text in parts})
+    return json.dumps({number: verdict(text) for number, _, text in parts})

@@ -16,6 +16,12 @@ HEADS: Final = {
     "verifiability": "V",
     "verifiability_share": "V share",
     "comprehensiveness": "C",
+    "rouge_l": "ROUGE-L",
+    "bleu": "BLEU",
+    "equivalent": "same answer",
+    "factscore": "FactScore",
+    "veriscore": "VeriScore",
+    "factverify": "FactVerify",
 }
 """Measures as the paper's tables name them."""
 

@@ -1,0 +1,378 @@
+"""The plan of an evaluation: which correctors, with which models, on which data, scored how; read from a YAML file.
+
+Every fault names the file, the place in it, what is there and what is allowed. Keys of endpoints are never in it: a
+model names the variable that holds its key. Paths are relative to the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from fcjax.arguments import check_choice, check_number
+from fcjax.baselines import ASSESSORS, METHODS
+from fcjax.errors import SettingsError
+from fcjax.guards import Guards
+from fcjax.io.files.streams import Source
+from fcjax.relating import Relating
+from fcjax.settings import Settings
+from fcjax.stages.pipeline import Pipeline
+from fcjax.stages.query import Querying
+from fcjax.stages.refine import Refiner
+from fcjax.stages.relate import RelationModel
+from fcjax.stages.retrieve import Retrieving
+from fcjax.stages.revise import Reviser
+from fcjax.stages.summarise import Summariser
+
+RETRIEVERS: Final = ("given", "local", "serper", "wikipedia")
+_NAME: Final = re.compile(r"[\w.+-]{1,64}")
+_METHOD_KEYS: Final = {
+    "factcorrector": ("theta", "rounds", "pool", "guards", "refiner"),
+    "llm1": (),
+    "llm2": ("k",),
+    "rac": ("unmentioned", "max_tokens"),
+    "critic": ("rounds", "queries", "max_tokens"),
+    "sft": ("system", "max_tokens"),
+}
+"""What each method may be told in a plan: arguments of its class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """A file of cases, and where evidence for them is looked for."""
+
+    name: str
+    path: Path
+    retriever: str
+    corpus: Path | None = None
+    limit: int | None = None
+    sample: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Who is asked, and how. One that does not `corrects` is in the grid only where it is named."""
+
+    name: str
+    model: str
+    base_url: str | None = None
+    api_key_env: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    price: tuple[float, float] | None = None  # US dollars for a million tokens of prompts and of answers
+    concurrency: int = 64
+    timeout: float | None = None
+    litellm: bool = False
+    corrects: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrector:
+    """A method of correction with its arguments. `model` rewrites in the place of the grid's."""
+
+    name: str
+    method: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticPlan:
+    """The critic that evaluates, and that correctors work with; `model` asks for all, else each model for its own."""
+
+    model: str | None = None
+    settings: Settings = field(default_factory=Settings)
+    relating: Relating = field(default_factory=Relating)
+    contexts: int = 3
+    revise: bool = True
+    queries: str | None = None
+    summarise: bool = False
+
+    def pipeline(self, data: DataSet) -> Pipeline:
+        """The stages before the relations; a model words the queries on the web, unless the plan says otherwise."""
+        queries = self.queries or ("model" if data.retriever in ("serper", "wikipedia") else "atom")
+        return Pipeline(
+            revise=Reviser() if self.revise else None,
+            query=Querying() if queries == "model" else None,
+            retrieve=Retrieving(k=self.contexts),
+            summarise=Summariser() if self.summarise else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What is measured besides SPEC 5's measures.
+
+    `texts`: ROUGE-L and BLEU against a case's `reference`. `judge` is the model that says whether a response says the
+    same as the reference, in both orders with `swapped`. `facts` is the most facts of the evidence of a case, out of
+    its first `contexts`, that comprehensiveness is measured by; 0 for none. `assessors` are others' verdicts.
+    """
+
+    texts: bool = True
+    judge: str | None = None
+    swapped: bool = False
+    facts: int = 0
+    contexts: int = 5
+    assessors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One place of the grid, by names. `critic` evaluates, `model` rewrites."""
+
+    data: str
+    critic: str
+    model: str
+    corrector: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A grid. Make it with `read_plan`."""
+
+    path: Path
+    data: Mapping[str, DataSet]
+    models: Mapping[str, Model]
+    correctors: Mapping[str, Corrector]
+    critic: CriticPlan = field(default_factory=CriticPlan)
+    scores: Scores = field(default_factory=Scores)
+    seed: int = 0
+    store: Path | None = None
+
+    def cells(self) -> list[Cell]:
+        """All places of the grid, data set by data set; a corrector with a model of its own has one in each."""
+        cells = []
+        for data in self.data:
+            for corrector in self.correctors.values():
+                own = (
+                    [corrector.model] if corrector.model else [one.name for one in self.models.values() if one.corrects]
+                )
+                for model in own:
+                    critic = self.critic.model or model
+                    cells.append(Cell(data=data, critic=critic, model=model, corrector=corrector.name))
+        return cells
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the tables want of a plan, as JSON."""
+        scores = {**asdict(self.scores), "assessors": list(self.scores.assessors)}
+        return {"plan": str(self.path), "cells": [asdict(cell) for cell in self.cells()], "scores": scores}
+
+
+def read_plan(path: Source) -> Plan:
+    """The plan of a YAML file. Raises `SettingsError` for the first fault."""
+    import yaml
+
+    name = os.fspath(path)
+    try:
+        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{name}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{name}: is no text in UTF-8 ({error.reason})") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{name}: is no YAML ({' '.join(str(error).split())})") from error
+    return _plan(_Part(name, "", value), Path(path))
+
+
+def _plan(part: _Part, path: Path) -> Plan:
+    part.only("seed", "store", "data", "models", "correctors", "critic", "scores")
+    home = path.resolve().parent
+    data = _named(part, "data", lambda one: _data(one, home))
+    models = _named(part, "models", _model)
+    correctors = _named(part, "correctors", lambda one: _corrector(one, models))
+    critic = _critic(part.part("critic"), models)
+    scores = _scores(part.part("scores"), models)
+    if not any(one.corrects for one in models.values()) and not all(one.model for one in correctors.values()):
+        part.fail("models", "none that corrects", "one at least, without `corrects: false`")
+    store = part.text("store")
+    seed = part.number("seed", 0, -(2**63), 2**63 - 1, whole=True)
+    kept = None if store is None else home / store
+    return Plan(
+        path=path, data=data, models=models, correctors=correctors, critic=critic, scores=scores, seed=seed, store=kept
+    )
+
+
+def _data(part: _Part, home: Path) -> DataSet:
+    part.only("name", "path", "retriever", "corpus", "limit", "sample")
+    file = part.text("path", needed=True)
+    path, corpus = home / file, part.text("corpus")
+    if not path.is_file():
+        part.fail("path", repr(file), f"a file of cases; there is none at {path}")
+    retriever = part.choice("retriever", RETRIEVERS) or ("local" if corpus else "given")
+    if (retriever == "local") != (corpus is not None):
+        part.fail("corpus", repr(corpus), "a path with the retriever local, and nothing with any other")
+    if corpus is not None and not (home / corpus).exists():
+        part.fail("corpus", repr(corpus), f"a folder or file of documents; there is none at {home / corpus}")
+    return DataSet(
+        name=part.name(path.name.partition(".")[0]),
+        path=path,
+        retriever=retriever,
+        corpus=None if corpus is None else home / corpus,
+        limit=part.number("limit", None, 1, whole=True),
+        sample=part.number("sample", None, 1, 2**31 - 1, whole=True),
+    )
+
+
+def _model(part: _Part) -> Model:
+    part.only(*(one.name for one in fields(Model)))
+    model, price = part.text("model", needed=True), part.values("price")
+    if price is not None and len(price) != 2:
+        part.fail("price", repr(price), "two numbers, dollars for a million tokens of prompts and of answers")
+    for i, number in enumerate(price or ()):
+        check_number(f"{part.place('price')}[{i}]", number, 0, 1e6)
+    options = part.part("options").value
+    return Model(
+        name=part.name(model),
+        model=model,
+        base_url=part.text("base_url"),
+        api_key_env=part.text("api_key_env"),
+        options=options,
+        price=None if price is None else (float(price[0]), float(price[1])),
+        concurrency=part.number("concurrency", 64, 1, 4096, whole=True),
+        timeout=part.number("timeout", None, 0.001, 1e6),
+        litellm=part.flag("litellm", False),
+        corrects=part.flag("corrects", True),
+    )
+
+
+def _corrector(part: _Part, models: Mapping[str, Model]) -> Corrector:
+    method = part.choice("method", METHODS) or part.choice("name", METHODS)
+    if method is None:
+        part.fail("method", "missing", ", ".join(METHODS))
+    part.only("name", "method", "model", *_METHOD_KEYS[method])
+    arguments = {key: part.value[key] for key in _METHOD_KEYS[method] if key in part.value}
+    for key, kind in (("guards", Guards), ("refiner", Refiner)):
+        if key in arguments:
+            inner = part.part(key)
+            inner.only(*(one.name for one in fields(kind) if one.name != "template"))
+            arguments[key] = inner.made(kind)
+    return Corrector(name=part.name(method), method=method, arguments=arguments, model=part.choice("model", models))
+
+
+def _critic(part: _Part, models: Mapping[str, Model]) -> CriticPlan:
+    numbers = ("preset", "encoding", "context_prior", "atom_prior", "k", "effort")
+    asking = ("style", "pack", "votes", "default")
+    part.only("model", "version", "contexts", "revise", "queries", "summarise", "screen", *numbers, *asking)
+    version = part.choice("version", ("FR1", "FR2", "FR3")) or "FR2"
+    given = {name: part.value[name] for name in numbers if part.value.get(name) is not None}
+    how = {name: part.value[name] for name in asking if part.value.get(name) is not None}
+    model = part.made(lambda: RelationModel(**how))
+    return CriticPlan(
+        model=part.choice("model", models),
+        settings=part.made(lambda: Settings(version=version, **given)),
+        relating=part.made(lambda: Relating(version=version, model=model, screen=part.value.get("screen"))),
+        contexts=part.number("contexts", 3, 1, 1000, whole=True),
+        revise=part.flag("revise", True),
+        queries=part.choice("queries", ("atom", "model")),
+        summarise=part.flag("summarise", False),
+    )
+
+
+def _scores(part: _Part, models: Mapping[str, Model]) -> Scores:
+    part.only(*(one.name for one in fields(Scores)))
+    assessors = tuple(part.values("assessors") or ())
+    for i, name in enumerate(assessors):
+        check_choice(f"{part.place('assessors')}[{i}]", name, ASSESSORS)
+    return Scores(
+        texts=part.flag("texts", True),
+        judge=part.choice("judge", models),
+        swapped=part.flag("swapped", False),
+        facts=part.number("facts", 0, 0, 1000, whole=True),
+        contexts=part.number("contexts", 5, 1, 1000, whole=True),
+        assessors=assessors,
+    )
+
+
+def _named(part: _Part, key: str, read: Any) -> dict[str, Any]:
+    """The items of a list by their names. A text is short for an item with that name."""
+    items = part.values(key)
+    if not items:
+        part.fail(key, "missing or empty", "a list of one item at least")
+    found: dict[str, Any] = {}
+    for i, item in enumerate(items):
+        short = {"models": "model", "data": "path"}.get(key, "name")
+        inner = _Part(part.file, f"{part.at}{key}[{i}]", {short: item} if isinstance(item, str) else item)
+        one = read(inner)
+        if one.name in found:
+            inner.fail("name", repr(one.name), "a name that no other item of the list has")
+        found[one.name] = one
+    return found
+
+
+class _Part:
+    """A mapping of a plan, and where it stands."""
+
+    def __init__(self, file: str, at: str, value: Any):
+        self.file, self.at = file, at
+        if not isinstance(value, dict):
+            self._raise(at or "the plan", "empty" if value is None else repr(value), "keys with values")
+        self.value: dict[str, Any] = value
+
+    def place(self, key: str) -> str:
+        return f"{self.file}: {self.at}{'.' if self.at else ''}{key}"
+
+    def fail(self, key: str, seen: str, allowed: str) -> None:
+        raise SettingsError(f"{self.place(key)} is {seen}; allowed: {allowed}")
+
+    def _raise(self, what: str, seen: str, allowed: str) -> None:
+        raise SettingsError(f"{self.file}: {what} is {seen:.80}; allowed: {allowed}")
+
+    def only(self, *allowed: str) -> None:
+        """Raise where there is any other key."""
+        for key in self.value:
+            if key in ("api_key", "key", "token"):
+                raise SettingsError(f"{self.place(key)} is a key; name the variable that holds it in api_key_env")
+            if key not in allowed:
+                raise SettingsError(f"{self.place(str(key))} is unknown; allowed: {', '.join(allowed)}")
+
+    def text(self, key: str, *, needed: bool = False) -> Any:
+        value = self.value.get(key)
+        if (value is None and needed) or not (value is None or (isinstance(value, str) and value.strip())):
+            self.fail(key, "missing" if value is None else repr(value), "a text")
+        return value
+
+    def name(self, otherwise: str) -> str:
+        """The name that an item is spoken of by, which is a folder's too."""
+        given = self.text("name")
+        name = re.sub(r"[^\w.+-]+", "-", otherwise).strip("-.") if given is None else given
+        if not _NAME.fullmatch(name) or name.startswith("."):
+            self.fail("name", repr(name), "up to 64 letters, digits and . _ + -")
+        return str(name)
+
+    def number(self, key: str, otherwise: Any, low: float, high: float = float("inf"), *, whole: bool = False) -> Any:
+        value = self.value.get(key)
+        if value is None:
+            return otherwise
+        check_number(self.place(key), value, low, high, whole=whole)
+        return value
+
+    def flag(self, key: str, otherwise: bool) -> bool:
+        value = self.value.get(key, otherwise)
+        if not isinstance(value, bool):
+            self.fail(key, repr(value), "true or false")
+        return bool(value)
+
+    def choice(self, key: str, allowed: Iterable[str]) -> Any:
+        value = self.value.get(key)
+        check_choice(self.place(key), value, allowed, none=True)
+        return value
+
+    def values(self, key: str) -> list[Any] | None:
+        value = self.value.get(key)
+        if not (value is None or isinstance(value, list)):
+            self.fail(key, repr(value), "a list")
+        return value
+
+    def part(self, key: str) -> _Part:
+        value = self.value.get(key)
+        return _Part(self.file, f"{self.at}{'.' if self.at else ''}{key}", {} if value is None else value)
+
+    def made(self, kind: Any) -> Any:
+        """What `kind` makes of the values; its own faults name this place."""
+        try:
+            return kind(**self.value) if isinstance(kind, type) else kind()
+        except SettingsError as error:
+            raise SettingsError(f"{self.file}: {self.at}.{error}") from error
