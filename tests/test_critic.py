@@ -183,6 +183,14 @@ def test_responses_without_atoms_cost_nothing(server, response, status):
     assert (found.status, found.row["measures"], found.feedback, server.calls) == (status, None, None, before)
 
 
+def test_a_response_without_atoms_keeps_its_status_when_later_stages_are_done_anew(server):
+    refused, empty = run(server, [town(0, response="I'm sorry, but I can't help with that."), town(1, response=" ")])
+    for stage in STAGES[1:]:
+        again = run(server, [begun_from(refused.case, stage), begun_from(empty.case, stage)])
+        assert [one.row for one in again] == [refused.row, empty.row]
+    assert begun_from(refused.case, "atomize").atoms is None
+
+
 def test_nonsense_is_a_status_and_not_an_atom():
     with ScriptedServer(lambda messages: "lorem ipsum " * 5) as server:
         (found,) = run(server, [town(0)])

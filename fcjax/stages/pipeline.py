@@ -29,7 +29,7 @@ _WAYS: Final = {
 }
 
 EarlyExit = Callable[[Stage, Case], str | None]
-"""Looks at a case after each stage; a text is the reason why it goes no further, None lets it go on."""
+"""Looks at a case after each stage before `relate`; a text is why it goes no further, None lets it go on."""
 After = Callable[[Stage, Case], None]
 
 
@@ -164,8 +164,12 @@ class Pipeline:
 def begun_from(case: Case, stage: Stage) -> Case:
     """The case as if `stage` and those after it had never been done.
 
-    Before `atomize` there is the response alone. What the input brought along under the same names goes too.
+    Before `atomize` there is the response alone. What the input brought along under the same names goes too. Contexts
+    that were left out as irrelevant are gone for good: only retrieving finds them again. A response that has no atoms
+    keeps its status, which says why, unless it is atomized anew.
     """
+    if case.atoms == () and stage != "atomize":
+        return case
     place = STAGES.index(stage)
     gone = STAGES[place:]
     traces = {name: trace for name, trace in _traces(case).items() if name not in gone}
