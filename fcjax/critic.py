@@ -23,6 +23,7 @@ from fcjax.arguments import check_number
 from fcjax.asking import Asker
 from fcjax.io.files import case_to_dict
 from fcjax.io.window import Window, each
+from fcjax.measures import median_k
 from fcjax.passages import Found, Retriever
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Case, Status
@@ -33,7 +34,7 @@ from fcjax.selection import Version
 from fcjax.settings import Settings
 from fcjax.stages.pipeline import Pipeline, Stage
 from fcjax.stages.relate import RelationModel
-from fcjax.survey import digest_of
+from fcjax.survey import count_atoms, digest_of
 
 if TYPE_CHECKING:
     from fcjax.feedback import Feedback
@@ -124,7 +125,8 @@ class Critic:
     relations, and four times as many under way in all. Use it in one event loop; client and retriever stay their
     owner's.
 
-    K is the settings' one; without it, each case's own number of atoms. Raises `SettingsError`.
+    K is the settings' one; without it, each case's own number of atoms, as in a file of that case alone. Raises
+    `SettingsError`.
     """
 
     def __init__(
@@ -261,12 +263,11 @@ class Critic:
         return case
 
     def _critique(self, case: Case, row: Row, feedback: Feedback | None) -> Critique:
-        k = self.settings.k
-        if k is None:
-            k = max(1, row["measures"]["n_atoms"]) if row["measures"] else 1
+        record = case_to_dict(case)
+        k = self.settings.k or median_k([count_atoms(record) or 1])
         prints = Fingerprints(replace(self.settings, k=k), feedback=True)
-        line = orjson.dumps(case_to_dict(case))
-        return Critique(case, completed(told(row, feedback), k, prints.of(digest_of(line))), feedback)
+        row = completed(told(row, feedback), k, prints.of(digest_of(orjson.dumps(record))))
+        return Critique(case, row, feedback)
 
 
 def critique(

@@ -12,6 +12,7 @@ from scripted_model import Shelf, passages
 from scripted_server import ScriptedServer
 
 import fcjax
+from fcjax.bulk import score
 from fcjax.critic import AHEAD, CHUNK, Critic, critique
 from fcjax.errors import BudgetError, InputError, SettingsError
 from fcjax.io.client import Client
@@ -171,6 +172,16 @@ def test_searches_that_fail_are_no_verdict_and_are_made_again(server):
     (again,) = run(server, [found.case])
     assert labels(again) == ["supported", "refuted", "unverified"]
     assert "reason" not in again.case.atoms[1].extra
+
+
+def test_a_case_alone_has_the_row_of_a_file_of_it(server, tmp_path):
+    """K too is that of its atoms, whatever failed on the way."""
+    (found,) = run(server, [town(0)], retrieve=Shelf(passages(TOWNS), broken=["schools"]))
+    cases = tmp_path / "cases.jsonl"
+    cases.write_bytes(orjson.dumps(case_to_dict(found.case)))
+    score(cases, tmp_path / "out.jsonl", Settings(version="FR2"), feedback=True)
+    assert orjson.loads((tmp_path / "out.jsonl").read_bytes()) == found.row
+    assert (found.row["measures"]["n_atoms"], found.row["measures"]["k"]) == (2, 3)
 
 
 @pytest.mark.parametrize(
