@@ -170,9 +170,10 @@ def _pipeline(options: dict[str, Any], retriever: str, domains: Domains, templat
             remedy = {"query": "--queries model", "summarise": "--summarise"}.get(stage, "no --no-revise")
             raise SettingsError(f"--template {stage}={file}: the stage {stage} is not asked for; give {remedy}")
         work[stage] = replace(work[stage], template=worded(work[stage].template, file))
+    chooses = domains.restricted and retriever != "serper"  # which passes over denied pages before it reads them
     retrieve = Retrieving(
         k=options.pop("k_contexts"),
-        allowed=domains.admits if domains.restricted else None,
+        allowed=domains.admits if chooses else None,
         prior=domains.prior if domains.priors else None,
     )
     return Pipeline(retrieve=retrieve, **work, **({} if stages is None else {"stages": stages}))

@@ -208,6 +208,15 @@ def test_domains_and_priors(run, source, tmp_path):
     assert {context["prior"] for context in contexts} == {0.25}
 
 
+@pytest.mark.parametrize(("retriever", "here"), [("wikipedia", True), ("serper", False)])
+def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
+    """Serper reads no page of a denied domain in the first place, so that no spare ones are needed."""
+    args = ("--retriever", retriever, "--deny-domain", "a.example", "--dry-run", "--json")
+    done = fcjax("critique", source, *args, **settings(server, tmp_path))
+    retrieve = json.loads(done.stdout)["settings"]["stages"]["retrieve"]
+    assert (retrieve["allowed"] is not None) == here
+
+
 @pytest.mark.parametrize(
     ("args", "env", "words"),
     [

@@ -57,6 +57,20 @@ def test_equal_queries_are_searched_for_once():
     assert [atom.contexts for atom in found.atoms] == [("c0",)] * 3
 
 
+def test_a_slow_search_keeps_no_others_waiting():
+    done = []
+
+    async def search(query, k):
+        await asyncio.sleep(0.2 if query == "t0" else 0.0)
+        done.append(query)
+        return ()
+
+    texts = [f"t{i}" for i in range(40)]
+    found = asyncio.run(Retrieving().run(case(*texts), search))
+    assert done == [*texts[1:], "t0"]
+    assert {atom.status for atom in found.atoms} == {Status.NO_EVIDENCE}
+
+
 def test_the_query_of_an_atom_is_what_is_searched_for():
     asked = Source({}, (WALL,))
     retrieved(parse_case({"atoms": [{"id": "a", "text": "It is long.", "query": "length of the wall"}]}), asked)

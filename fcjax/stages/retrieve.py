@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Final, TypeVar
+from typing import Final
 
 from fcjax.arguments import check_number
 from fcjax.passages import Found, Passage
 from fcjax.prompts import Failure
 from fcjax.records import Atom, Case, Context, Status
-from fcjax.stages.answers import traced
+from fcjax.stages.answers import each, traced
 
 Search = Callable[[str, int], Awaitable[Found | Failure]]
 Link = str | None
 
 AT_ONCE: Final = 8  # searches of one case
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +44,13 @@ class Retrieving:
         """
         wanted = {atom.id: query_of(atom) for atom in case.atoms or () if self.lacking(atom)}
         queries = list(dict.fromkeys(wanted.values()))
-        answers: dict[str, Found | Failure] = {}
         most = self.k if self.allowed is None else 2 * self.k  # some will be left out
-        for part in _parts(queries, AT_ONCE):
-            found = await asyncio.gather(*(search(query, most) for query in part))
-            answers |= zip(part, found, strict=True)
-        return self._with(case, wanted, answers)
+
+        async def found(query: str) -> Found | Failure:
+            return await search(query, most)
+
+        answers = await each(found, queries, AT_ONCE)
+        return self._with(case, wanted, dict(zip(queries, answers, strict=True)))
 
     @staticmethod
     def lacking(atom: Atom) -> bool:
@@ -120,9 +118,3 @@ def _whole(text: str | None) -> str | None:
     if text is None or text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _parts(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    stream = iter(items)
-    while part := list(islice(stream, size)):
-        yield part
