@@ -199,6 +199,7 @@ def test_an_empty_response_is_not_asked_about(response):
         "As an AI language model, I don't have access to personal data.",
         "Unfortunately, I do not have information about that person.\n\nPlease check another source.",
         "I am unable to provide a biography of Ada Lovelace. You may want to look elsewhere.",
+        "I don't have enough reliable information to answer. My knowledge is limited.",
     ],
 )
 def test_a_refusal_is_told_by_its_words(response):
@@ -216,6 +217,9 @@ def test_a_refusal_is_told_by_its_words(response):
         "Unfortunately, I don't have information about events after 2021.",
         "Birds cannot fly. I like it.",
         "You cannot provide help.",
+        "I don't have a sister. My father lives in Lyon.",
+        "We do not have a king. We are a republic.",
+        "I don't know him. My uncle is the mayor of Lyon.",
         "Paris",
         "",
     ],

@@ -25,13 +25,17 @@ _CANNOT: Final = re.compile(
     r"(?:can(?:not| not|['’]t)|could(?: not|n['’]t)|won['’]t|will not|(?:un|not )able to)(?: \w+)? (?:help|assist"
     r"|provide|answer|find|locate|comply|do (?:that|this|so)|fulfil|discuss|share|give|generate|create|write|support"
     r"|engage|verify|access|browse|tell|offer|respond|continue|identify|determine|complete|process|confirm)"
-    r"|(?:do not|don['’]t) (?:have|know|possess)|not (?:comfortable|allowed|permitted|familiar|aware)"
+    r"|(?:do not|don['’]t) (?:know|(?:have|possess) (?:\w+[ -]){0,4}(?:information|info|access|data|details?|knowledge"
+    r"|records?|sources?|answer|ability|abilities|capability|capabilities|opinions?|feelings?|beliefs?|experiences?))\b"
+    r"|not (?:comfortable|allowed|permitted|familiar|aware)"
     r"|(?:must |have to )?(?:decline|refuse)\b)",
     re.IGNORECASE,
 )
 _ABOUT_US: Final = re.compile(
     r"\W*(?:(?:but|and|however|so|also|therefore)\W+)?(?:unfortunately|sorry|apologies|regrettably|please|thank you"
     r"|thanks|feel free|as an? (?:ai|(?:large )?language model)|is there|are there|if (?:you|there)|let (?:me|us)"
-    r"|instead|(?:how|what) (?:else )?(?:can|may|could|would)|would you|i|we|you|my|our|your)\b",
+    r"|instead|(?:how|what) (?:else )?(?:can|may|could|would)|would you|i|we|you|your"
+    r"|(?:my|our) (?:apologies|knowledge|training|data|information|sources|database|programming|purpose|goal|role"
+    r"|guidelines|polic(?:y|ies)|abilities|capabilities))\b",
     re.IGNORECASE,
 )
