@@ -89,7 +89,7 @@ async def equivalence(judge: Equivalence, case: Case, ask: Ask, reject: Reject) 
 
 async def assessment(assessor: Assessor, case: Case) -> Row:
     """The share of the atoms of a case that an assessor takes for supported, under the assessor's name."""
-    if case.status.failed:
+    if case.status.failed or not (case.response or case.atoms):
         return {"id": case.id, "measures": {}, "status": str(case.status), "n_failed": 0}
     found = await assessor.assess(replace(case, relations=None))
     row, name = found.row, assessor.name
