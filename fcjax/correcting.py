@@ -159,7 +159,8 @@ def lacks(method: Method, case: Case) -> str | None:
 
 def all_settings(method: Method, choice: Choice | None = None) -> dict[str, Any]:
     """All that changes what becomes of a case, as JSON: the method's settings, the critic's, and who rewrites."""
-    writer = {"endpoint": method.writer.endpoint, "model": method.writer.model}
+    asked = method.writer
+    writer = {"endpoint": asked.endpoint, "model": asked.model, "options": described(asked.options)}
     scoring = described(method.critic.settings.resolved())
     return {
         "corrections": VERSION,

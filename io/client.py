@@ -120,6 +120,11 @@ class Client:
         return self._transport.model
 
     @property
+    def options(self) -> Mapping[str, Any]:
+        """The endpoint's own fields of every request; they are a part of every question."""
+        return self._options
+
+    @property
     def stopped(self) -> Failure | None:
         """Why nothing more is sent, where no other prompt would fare better."""
         return self._stopped

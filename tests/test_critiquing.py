@@ -16,6 +16,8 @@ from fcjax.bulk import locked, score
 from fcjax.critic import Critic
 from fcjax.critiquing import cases_file, critique_file
 from fcjax.errors import BudgetError, InputError, OutputError, SettingsError
+from fcjax.io.client import Client
+from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.journal import Journal
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.retrievers.cached import Cached
@@ -225,11 +227,13 @@ def test_a_journal_of_another_run_is_never_mixed_in(server, source, tmp_path):
     with pytest.raises(BudgetError):
         critique_file(source, out, critic_of(server, budget=Budget(prompts=30)))
     kept = stages_file(out).read_bytes()
+    endpoint = Endpoint(server.url, critic_of(server).client.model)
     other = write(tmp_path / "other.jsonl", *(model.case(town, 2) for town in range(TOWNS)))
     for changed in (
         lambda: (other, critic_of(server), None),
         lambda: (source, critic_of(server), Choice(limit=TOWNS - 1)),
         lambda: (source, critic_of(server), Choice(from_stage="revise")),
+        lambda: (source, Critic(Client(replace(endpoint, options={"seed": 7})), retrieve=shelf()), None),
         lambda: (source, critic_of(server, relate=RelationModel(style="packed")), None),
         lambda: (source, critic_of(server, settings=Settings(version="FR1")), None),
         lambda: (source, critic_of(server, pipeline=Pipeline(retrieve=Retrieving(k=2))), None),
