@@ -25,6 +25,7 @@ from fcjax.io.retrievers.domains import Domains
 from fcjax.io.store import Store
 from fcjax.outlook import Choice, settings_of
 from fcjax.passages import Passage
+from fcjax.prompts import Failure
 from fcjax.settings import Settings
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import Querying
@@ -389,10 +390,18 @@ def test_the_name_of_the_cases(out, cases):
 def test_a_source_with_halves_of_characters_ends_nothing(server, tmp_path):
     """No file can hold them: a page that was cut in the middle of one may."""
     source = write(tmp_path / "in.jsonl", model.case(0, 2))
-    half = Passage(title="cut \ud83d", text="Town 0 has 2 bridges. \ud83d", link="https://cut.example/\udfff")
-    report = critique_file(source, tmp_path / "out.jsonl", critic_of(server, Shelf([half])))
+    link, note = "https://cut.example/\udfff", "HTTP 403: \ud83d"
+    half = Passage(title="cut \ud83d", text="Town 0 has 2 bridges. \ud83d", link=link, note=note)
+
+    class Source(Shelf):
+        async def search(self, query, k):
+            return Failure("broken", "\ud83d", 1) if "schools" in query else await super().search(query, k)
+
+    report = critique_file(source, tmp_path / "out.jsonl", critic_of(server, Source([half])))
     assert report.summary.statuses == {"ok": 1}
-    assert rows_in(tmp_path / "out.cases.jsonl")[0]["contexts"][0]["title"] == "cut \ufffd"
+    (case,) = rows_in(tmp_path / "out.cases.jsonl")
+    assert (case["contexts"][0]["title"], case["contexts"][0]["note"]) == ("cut \ufffd", "HTTP 403: \ufffd")
+    assert case["atoms"][1]["reason"] == "broken: \ufffd"
 
 
 def test_a_dead_endpoint_ends_the_run_and_the_journal_stays(server, source, tmp_path):

@@ -72,7 +72,7 @@ class Retrieving:
             extra = {key: value for key, value in atom.extra.items() if key != "reason"}
             if isinstance(answer, Failure):
                 tally["failed"] += 1
-                extra["reason"] = f"{answer.kind}: {answer.reason}"
+                extra["reason"] = _whole(f"{answer.kind}: {answer.reason}")
                 atoms.append(replace(atom, status=Status.RETRIEVAL_FAILED, extra=extra))
                 continue
             own: dict[str, None] = {}
@@ -103,7 +103,7 @@ class Retrieving:
             snippet=_whole(passage.snippet),
             link=_whole(passage.link),
             prior=None if self.prior is None else self.prior(passage.link),
-            extra={} if passage.note is None else {"note": passage.note},
+            extra={} if passage.note is None else {"note": _whole(passage.note)},
         )
 
 
