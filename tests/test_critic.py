@@ -240,15 +240,17 @@ def test_the_early_exit_says_how_far_a_case_goes(server):
 
 
 def test_bad_cases_end_nothing(server):
-    broken = replace(town(1), relations=None, atoms=(fcjax.Atom(id="a", text="x", contexts=("none",)),), contexts=None)
+    twice = fcjax.Atom(id="a", text="Town 1 has 9 bridges.")
+    broken = replace(town(1), atoms=(twice, replace(twice, text="Town 1 has 9 mills.")))
     cases = [
         town(0),
         replace(town(1), status=fcjax.Status.INVALID_INPUT, extra={"reason": "line 2 is no JSON"}),
         broken,
     ]
     found = run(server, cases, settings=Settings(version="FR1"))
-    assert [one.status for one in found][:2] == ["ok", "invalid_input"]
+    assert [one.status for one in found] == ["ok", "invalid_input", "invalid_input"]
     assert found[1].reason == "line 2 is no JSON"
+    assert "allowed: an id that occurs once" in found[2].reason
 
 
 @pytest.mark.parametrize("version", ["FR1", "FR2", "FR3"])
