@@ -10,8 +10,8 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, aclosing, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -328,8 +328,22 @@ def finished(work: Coroutine[Any, Any, Item]) -> Item:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Item]]] = Future()
+
+    async def done() -> Item:
+        task = asyncio.ensure_future(work)
+        begun.set_result((task.get_loop(), task))
+        return await task
+
     with ThreadPoolExecutor(1, thread_name_prefix="fcjax-loop") as thread:
-        return thread.submit(asyncio.run, work).result()
+        outcome = thread.submit(asyncio.run, done())
+        try:
+            return outcome.result()
+        except KeyboardInterrupt:  # comes to the notebook's thread alone
+            loop, task = begun.result()
+            with suppress(RuntimeError):  # its loop is closed: the work has just ended
+                loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 async def _in_chunks(

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 
 import orjson
@@ -13,7 +17,7 @@ from scripted_server import ScriptedServer
 
 import fcjax
 from fcjax.bulk import score
-from fcjax.critic import AHEAD, CHUNK, Critic, critique
+from fcjax.critic import AHEAD, CHUNK, Critic, critique, finished
 from fcjax.errors import BudgetError, InputError, SettingsError
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
@@ -317,6 +321,29 @@ def test_synchronously_and_inside_a_running_loop(server, tmp_path, monkeypatch):
 
     assert asyncio.run(notebook()).row == found.row
     assert server.calls == asked
+
+
+def test_an_interrupt_in_a_notebook_ends_the_work():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    async def notebook():
+        return finished(work())
+
+    loop = asyncio.new_event_loop()  # as a notebook's: Ctrl-C is not the loop's, but raised where the cell is
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    began = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(notebook())
+    loop.close()
+    assert ended == [True]
+    assert time.monotonic() - began < 20
 
 
 def test_synchronously_without_an_endpoint(monkeypatch, tmp_path):
