@@ -24,6 +24,7 @@ from fcjax.asking import Asker
 from fcjax.io.files import case_to_dict
 from fcjax.io.window import Window, each
 from fcjax.measures import median_k
+from fcjax.ordered import in_chunks
 from fcjax.passages import Found, Retriever
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Case, Status
@@ -179,7 +180,7 @@ class Critic:
         Raises `BudgetError` where the budget is used up and `SettingsError` where the endpoint answers nothing at all.
         """
         ordered = self._advanced(cases, after or _nobody, tally or Tally())
-        async with aclosing(_in_chunks(ordered, self._scored)) as critiques:
+        async with aclosing(in_chunks(ordered, self._scored, CHUNK, AHEAD)) as critiques:
             async for critique in critiques:
                 yield critique
 
@@ -344,41 +345,6 @@ def finished(work: Coroutine[Any, Any, Item]) -> Item:
             with suppress(RuntimeError):  # its loop is closed: the work has just ended
                 loop.call_soon_threadsafe(task.cancel)
             raise
-
-
-async def _in_chunks(
-    cases: AsyncGenerator[Case, None], work: Callable[[list[Case]], list[Critique]]
-) -> AsyncGenerator[Critique, None]:
-    """What `work` makes of chunks of a stream, in a thread of its own while more cases come in, a bounded number."""
-    loop = asyncio.get_running_loop()
-    pending: deque[asyncio.Future[list[Critique]]] = deque()
-    chunk: list[Case] = []
-    worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-critic")
-    coming: asyncio.Task[Case | None] | None = None
-    more = True
-    try:
-        while more or pending:
-            if more and coming is None and len(pending) < AHEAD:
-                coming = asyncio.ensure_future(anext(cases, None))
-            awaited = [*([coming] if coming else ()), *([pending[0]] if pending else ())]
-            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if coming and coming.done():
-                case, coming = coming.result(), None
-                more = case is not None
-                if case is not None:
-                    chunk.append(case)
-                if chunk and (not more or len(chunk) == CHUNK):
-                    pending.append(loop.run_in_executor(worker, work, chunk))
-                    chunk = []
-            if pending and pending[0].done():
-                for critique in pending.popleft().result():
-                    yield critique
-    finally:
-        if coming:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
-        await cases.aclose()
-        worker.shutdown(wait=False, cancel_futures=True)
 
 
 def _nobody(place: int, stage: Stage, case: Case) -> None:

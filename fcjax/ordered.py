@@ -1,16 +1,20 @@
-"""Work on a stream of items, several at once, whose results come in the order of the items."""
+"""Work on a stream of items, whose results come in the order of the items: several at once, or in chunks."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 from fcjax.errors import FcjaxError
 from fcjax.io.window import Window, each
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_END: Final = object()
 
 
 async def in_order(
@@ -51,3 +55,40 @@ async def in_order(
         await window.close()
     if error := end():
         raise error
+
+
+async def in_chunks(
+    items: AsyncGenerator[Item, None], work: Callable[[list[Item]], list[Result]], size: int, ahead: int
+) -> AsyncGenerator[Result, None]:
+    """What `work` makes of each item, in order: it gets `size` of them at a time, by their place in the stream, in a
+    thread of its own while more come in. At most `ahead` chunks wait for it; `items` is closed in the end."""
+    loop = asyncio.get_running_loop()
+    pending: deque[asyncio.Future[list[Result]]] = deque()
+    chunk: list[Item] = []
+    worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-chunks")
+    coming: asyncio.Task[Any] | None = None
+    more = True
+    try:
+        while more or pending:
+            if more and coming is None and len(pending) < ahead:
+                coming = asyncio.ensure_future(anext(items, _END))
+            awaited = [*([coming] if coming else ()), *([pending[0]] if pending else ())]
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if coming and coming.done():
+                item, coming = coming.result(), None
+                if item is _END:
+                    more = False
+                else:
+                    chunk.append(item)
+                if chunk and (not more or len(chunk) == size):
+                    pending.append(loop.run_in_executor(worker, work, chunk))
+                    chunk = []
+            if pending and pending[0].done():
+                for result in pending.popleft().result():
+                    yield result
+    finally:
+        if coming:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+        await items.aclose()
+        worker.shutdown(wait=False, cancel_futures=True)
