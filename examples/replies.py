@@ -13,6 +13,7 @@ import math
 import tempfile
 from pathlib import Path
 
+from fcjax.corrector import Corrector
 from fcjax.critic import Critic
 from fcjax.io.client import Client
 from fcjax.io.files import read_cases
@@ -36,20 +37,26 @@ class Hand:
         given = json.loads((HERE / "answers.json").read_text(encoding="utf-8"))
         rows = [json.loads(line) for line in (HERE / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
         self._responses = {quoted(row["response"]): given["responses"][row["id"]] for row in rows}
+        self._responses |= {quoted(text): given["corrected"][id] for id, text in given["corrections"].items()}
+        self._corrections = {quoted(row["response"]): given["corrections"][row["id"]] for row in rows}
         texts = {}
         for line in (HERE / "corpus.jsonl").read_text(encoding="utf-8").splitlines():
             document = json.loads(line)
             texts[document["title"]] = quoted(document["text"])
         self._neutral = given["neutral"]
-        self._relations = {(texts[title], quoted(atom)): (label, p) for title, atom, label, p in given["relations"]}
+        self.relations = {(texts[title], quoted(atom)): (label, p) for title, atom, label, p in given["relations"]}
 
     async def send(self, prompt: Prompt) -> Outcome:
         return self.reply(prompt.messages[0][1])
 
     def reply(self, question: str) -> Reply:
-        """The answer to a question of the stages atomize, revise and relate."""
+        """The answer to a question of the stages atomize, revise, relate and refine."""
         if "<premise>" in question:
             return self._relation(question)
+        if "<false_statements>" in question:
+            (revised,) = (text for response, text in self._corrections.items() if response in question)
+            text = f"<revised>\n{revised}\n</revised>"
+            return Reply(text=text, model=self.model, usage=Usage(len(question) // 4, len(text) // 4))
         (facts,) = (facts for response, facts in self._responses.items() if response in question)
         answer: list[str] | dict[str, str]
         if "<statements>" in question:
@@ -67,7 +74,7 @@ class Hand:
         label, p = next(
             (
                 told
-                for (premise, atom), told in self._relations.items()
+                for (premise, atom), told in self.relations.items()
                 if f"\n{premise}\n" in question and f"\n{atom}\n" in question
             ),
             ("neutral", self._neutral),
@@ -78,11 +85,12 @@ class Hand:
         return Reply(text=f"[{label}]", tokens=tokens, model=self.model, usage=Usage(len(question) // 4, 3))
 
 
-async def critiques(store: Store) -> None:
-    """Put the three responses through the critic, and leave in `store` what was asked for them."""
+async def corrections(store: Store) -> None:
+    """Put the three responses through critic and corrector, and leave in `store` what was asked for them."""
     cases = [row.case for row in read_cases(HERE / "responses.jsonl") if row.case]
     async with Client(Hand(), store=store, concurrency=1) as client:
-        async for found in Critic(client, retrieve=LocalCorpus.open(HERE / "corpus.jsonl")).critique_many(cases):
+        critic = Critic(client, retrieve=LocalCorpus.open(HERE / "corpus.jsonl"))
+        async for found in Corrector(critic, open_cases=1).correct_many(cases):
             print(found)
 
 
@@ -91,7 +99,7 @@ def make(out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "store.sqlite")
         with Store.open(path, clock=lambda: 0.0) as store:
-            asyncio.run(critiques(store))
+            asyncio.run(corrections(store))
         export(path, out)
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     for line in lines:
