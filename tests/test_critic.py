@@ -188,6 +188,17 @@ def test_a_case_alone_has_the_row_of_a_file_of_it(server, tmp_path):
     assert (found.row["measures"]["n_atoms"], found.row["measures"]["k"]) == (2, 3)
 
 
+def test_what_is_found_at_another_try_is_summed_up_too(server):
+    how = {"pipeline": Pipeline(summarise=Summariser())}
+    (found,) = run(server, [town(0, atoms=4)], retrieve=Shelf(passages(TOWNS, 4), broken=["schools"]), **how)
+    (whole,) = run(server, [town(0, atoms=4)], retrieve=Shelf(passages(TOWNS, 4)), **how)
+    (again,) = run(server, [found.case], retrieve=Shelf(passages(TOWNS, 4)), **how)
+    assert len(found.case.contexts) < len(again.case.contexts) == len(whole.case.contexts)
+    assert all("full_text" in context.extra for context in again.case.contexts)
+    assert {context.text for context in again.case.contexts} == {context.text for context in whole.case.contexts}
+    assert labels(again) == labels(whole)
+
+
 @pytest.mark.parametrize(
     ("response", "status"),
     [("", "no_atoms"), ("   \n", "no_atoms"), ("I'm sorry, but I can't help with that.", "refused")],

@@ -145,7 +145,7 @@ class Pipeline:
                 continue
             match stage:
                 case "retrieve":
-                    case = await self.retrieve.run(case, search)
+                    case = _untraced(await self.retrieve.run(case, search), "summarise")  # new contexts have none
                 case _:
                     work: Any = getattr(self, stage)
                     case = await work.run(case, ask, reject)
@@ -206,6 +206,14 @@ def _unsummarised(context: Context) -> Context:
         return replace(context, extra=extra)
     text, snippet = context.extra["full_text"], context.extra.get("full_snippet")
     return replace(context, text=text, snippet=snippet, summary_confidence=None, extra=extra)
+
+
+def _untraced(case: Case, stage: Stage) -> Case:
+    """The case as one that has yet to go through `stage`."""
+    traces = _traces(case)
+    if stage not in traces:
+        return case
+    return replace(case, extra={**case.extra, "stages": {name: traces[name] for name in traces if name != stage}})
 
 
 def _another_try(case: Case) -> Case:
