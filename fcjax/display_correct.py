@@ -121,21 +121,18 @@ def cases_table(rows: list[dict[str, Any]], count: int) -> RenderableType:
 
 
 def entries_table(entries: list[Entry]) -> RenderableType:
-    """A grid in short: Pr and F1@K before and after, and what a case costs. The files have all the rest."""
+    """A grid in short: Pr before and after, and what a case costs. The files have all the rest."""
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
     for name in ("data", "corrector", "model"):
-        table.add_column(name, overflow="fold")
-    for name in ("pairs", "Pr", "G(Pr)", "F1@K", "prompts", "tokens", "cost"):
+        table.add_column(name, overflow="fold", min_width=9)
+    for name in ("pairs", "Pr", "G(Pr)", "prompts", "tokens", "cost"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in entries:
         found, spent = one.comparison, one.spent
-        cells = []
-        for measure in ("precision", "f1_at_k"):
-            change = found[measure]
-            means = (change.before.mean, change.after.mean)
-            cells.append("" if None in means else f"{means[0]:.3f} -> {means[1]:.3f}")
-        gain, marks = found["precision"].gain.mean, found["precision"].test.marks
-        cells.insert(1, "" if gain is None else f"{gain:+.3f}{marks}")
+        change = found["precision"]
+        before, after, gain = change.before.mean, change.after.mean, change.gain.mean
+        cells = ["" if before is None or after is None else f"{before:.3f} -> {after:.3f}"]
+        cells.append("" if gain is None else f"{gain:+.3f}{change.test.marks}")
         totals = (spent.prompts, spent.tokens, spent.cost) if spent else (None, None, None)
         each = [spent.per_case(total) if spent else None for total in totals]
         shown = ["" if value is None else f"{value:,.{places}f}" for value, places in zip(each, (1, 0, 5), strict=True)]

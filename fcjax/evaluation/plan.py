@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.baselines import ASSESSORS, METHODS
@@ -314,10 +314,10 @@ class _Part:
     def place(self, key: str) -> str:
         return f"{self.file}: {self.at}{'.' if self.at else ''}{key}"
 
-    def fail(self, key: str, seen: str, allowed: str) -> None:
+    def fail(self, key: str, seen: str, allowed: str) -> NoReturn:
         raise SettingsError(f"{self.place(key)} is {seen}; allowed: {allowed}")
 
-    def _raise(self, what: str, seen: str, allowed: str) -> None:
+    def _raise(self, what: str, seen: str, allowed: str) -> NoReturn:
         raise SettingsError(f"{self.file}: {what} is {seen:.80}; allowed: {allowed}")
 
     def only(self, *allowed: str) -> None:
