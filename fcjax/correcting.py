@@ -26,7 +26,7 @@ from fcjax.bulk import locked
 from fcjax.correction import Correction, Round, with_k
 from fcjax.corrector import Corrector, failures
 from fcjax.critiquing import cases_file, check_places, is_stream, refuse_empty_replay
-from fcjax.errors import Fault, InputError, counted
+from fcjax.errors import Fault, refuse_where_all_lack
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, encode_result
 from fcjax.io.files.journal import Journal
@@ -140,10 +140,7 @@ def look(path: str, method: Method, choice: Choice) -> Look:
             found.planned.update(method.critic.pipeline.plan(case))
         digest.update(digest_of(orjson.dumps(case_to_dict(case))))
         found.cases += 1
-    if first is not None and len(found.lacking) == found.cases:
-        others = found.cases - 1
-        more = f" (and so it is with {counted(others, 'other row')})" if others else ""
-        raise InputError(replace(first, message=first.message + more))
+    refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
     found.fingerprint = digest.hexdigest()
     return found
 

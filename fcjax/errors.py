@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class FcjaxError(Exception):
@@ -45,6 +45,13 @@ class OutputError(FcjaxError, OSError):
 
 class BudgetError(FcjaxError):
     """A run's budget is used up before its work is done. What was answered until then is kept."""
+
+
+def refuse_where_all_lack(first: Fault | None, lacking: int, total: int, what: str) -> None:
+    """Raise `InputError` where nothing can be done for any row: the `first` one's fault, and how many are like it."""
+    if first is not None and lacking == total:
+        more = f" (and so it is with {counted(total - 1, f'other {what}')})" if total > 1 else ""
+        raise InputError(replace(first, message=first.message + more))
 
 
 def counted(count: int, what: str) -> str:

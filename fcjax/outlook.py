@@ -15,7 +15,7 @@ import orjson
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.critic import Critic
-from fcjax.errors import Fault, InputError, counted
+from fcjax.errors import Fault, refuse_where_all_lack
 from fcjax.io.files import CaseRow, case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name
 from fcjax.io.stats import Estimate
@@ -86,10 +86,7 @@ def outlook(path: str, critic: Critic, choice: Choice) -> Outlook:
         found.planned.update(critic.pipeline.plan(case))
         digest.update(digest_of(orjson.dumps(case_to_dict(case))))
         found.cases += 1
-    if first is not None and len(found.lacking) == found.cases:
-        others = found.cases - 1
-        more = f" (and so it is with {counted(others, 'other row')})" if others else ""
-        raise InputError(replace(first, message=first.message + more))
+    refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
     found.fingerprint = digest.hexdigest()
     return found
 

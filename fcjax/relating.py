@@ -21,7 +21,7 @@ import orjson
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.asking import Asker
-from fcjax.errors import Fault, InputError, counted
+from fcjax.errors import Fault, InputError, counted, refuse_where_all_lack
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.streams import Source, check_folder, display_name, output_name, refuse_input, write_lines
@@ -348,10 +348,7 @@ def outlook(path: str, version: Version, limit: int | None) -> Outlook:
             found.lacking[found.cases] = faults[0].message
             first = first or replace(faults[0], file=display_name(path), line=row.line, case=row.id)
         found.cases += 1
-    if first is not None and len(found.lacking) == found.cases:
-        others = found.cases - 1
-        more = f" (and so it is with {counted(others, 'other row')})" if others else ""
-        raise InputError(replace(first, message=first.message + more))
+    refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
     return found
 
 

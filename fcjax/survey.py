@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import orjson
 
-from fcjax.errors import Fault, InputError, counted
+from fcjax.errors import Fault, InputError, refuse_where_all_lack
 from fcjax.io.files.cases import missing_stage
 from fcjax.io.files.objects import Item, read_objects
 from fcjax.io.files.streams import Source, display_name
@@ -67,10 +67,7 @@ def survey(path: Source, limit: int | None = None) -> Survey:
         if lack := missing_stage(value):
             found.missing[i] = lack
             first = first or item.located(Fault(lack), display_name(path), _id(value))
-    if first is not None and len(found.missing) == len(found):
-        others = len(found) - 1
-        more = f" (and so it is with {counted(others, 'other case')})" if others else ""
-        raise InputError(replace(first, message=first.message + more))
+    refuse_where_all_lack(first, len(found.missing), len(found), "case")
     return found
 
 
