@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -138,6 +139,20 @@ def taken_critic(options: dict[str, Any], asking: Asking, *, dry_run: bool = Fal
         window=asking.window,
     )
     return critic.using(pipeline=replace(critic.pipeline, searches=name != "given"))
+
+
+def refuse_corpus(corpus: str | None, *outs: str | None) -> None:
+    """Raise `OutputError` where an output would replace a document of the corpus, or become one."""
+    from fcjax.errors import OutputError
+    from fcjax.io.files.streams import refuse_input
+
+    for out in outs:
+        if corpus is None or out is None or out == "-":
+            continue
+        refuse_input(out, corpus)
+        inside = os.path.relpath(os.path.realpath(out), os.path.realpath(corpus)).split(os.sep)
+        if os.path.isdir(corpus) and not any(part.startswith(".") for part in inside):
+            raise OutputError(f"{out}: is inside of the corpus {corpus}; name a file elsewhere")
 
 
 def _domains(options: dict[str, Any]) -> Domains:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcjax import shell
-from fcjax.cli_critic import STAGES, critic_options, searched, taken_critic
+from fcjax.cli_critic import STAGES, critic_options, refuse_corpus, searched, taken_critic
 from fcjax.cli_model import COUNT, Asking, client_options, taken_client
 from fcjax.cli_relate import client_report, counts, dollars
 from fcjax.errors import BudgetError, SettingsError
@@ -89,6 +89,7 @@ def critique(
     if as_json and "-" in (out, cases_out):
         raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
     also_read = [options["config"], options["priors"], *options["templates"].values()]
+    refuse_corpus(options["corpus"], out, cases_out)
     from fcjax.outlook import Choice
 
     choice = Choice(**{name: options.pop(name) for name in ("limit", "sample", "seed", "from_stage")})
@@ -166,11 +167,13 @@ def _run(
         asked = {"client": client_report(stats), "searches": None if searches is None else _searches(searches)}
         shell.print_json(about | report.to_dict() | asked)
     elif not quiet:
-        watch.draw(report.summary.to_dict(), stderr=out == "-")
+        aside = "-" in (out, cases)  # the files have standard output for themselves
+        watch.draw(report.summary.to_dict(), stderr=aside)
         for line in _told(report, stats, searches):
-            click.echo(line, err=out == "-")
+            click.echo(line, err=aside)
         if out != "-":
-            click.echo(f"{shell.counted(len(report.summary), 'result')} in {out}, the cases in {cases}")
+            told = "" if cases is None else f", the cases in {'standard output' if cases == '-' else cases}"
+            click.echo(f"{shell.counted(len(report.summary), 'result')} in {out}{told}", err=aside)
     if watch.first_failure and not quiet:
         shell.say(f"warning: {_failures(report)}; the first: {watch.first_failure}")
     if report.summary.statuses.keys() == {"invalid_input"}:

@@ -22,8 +22,23 @@ if TYPE_CHECKING:
 OK, SOME_FAILED, UNUSABLE, BROKEN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 70, 130, 141
 """The exit codes."""
 
+
+class _Output(click.Path):
+    """The name of a file that is to be written."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not os.fspath(value):
+            self.fail("the name is empty; allowed: a file, or - for standard output", param, ctx)
+        try:
+            os.stat(value)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                self.fail(f"{os.fspath(value)!r} is a link that leads to itself", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
-OUTPUT = click.Path(dir_okay=False, allow_dash=True)
+OUTPUT = _Output(dir_okay=False, allow_dash=True)
 
 _FAULTS_SHOWN = 20
 

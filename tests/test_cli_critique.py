@@ -228,6 +228,8 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
         (["-o", "out", "--retriever", "wikipedia"], {}, "a corpus is named; leave --corpus out"),
         (["-o", "out", "--retriever", "given"], {}, "a corpus is named; leave --corpus out"),
         (["-o", "out", "--template", "query=x.txt"], {}, "the stage query is not asked for; give --queries model"),
+        (["-o", "corpus.jsonl"], {}, "is the input itself"),
+        (["-o", "out", "--cases", "corpus.jsonl"], {}, "is the input itself"),
         (["-o", "out", "--deny-domain", "!"], {}, "deny has '!'; allowed: a domain"),
         (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
     ],
@@ -251,6 +253,7 @@ def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, en
         (["--k-contexts", "0"], "Invalid value for '--k-contexts'"),
         (["--sample", "0"], "Invalid value for '--sample'"),
         (["--from-stage", "score"], "Invalid value for '--from-stage'"),
+        (["-o", ""], "the name is empty; allowed: a file, or -"),
     ],
 )
 def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server, args, words):
@@ -267,6 +270,33 @@ def test_a_bare_response_without_a_source_of_evidence(server, source, tmp_path):
     assert done.returncode == SOME_FAILED
     assert {row["status"] for row in rows_in(tmp_path / "out.jsonl")} == {"stopped"}
     assert all(row["atoms"] for row in rows_in(tmp_path / "out.cases.jsonl"))
+
+
+def test_nothing_is_written_into_the_corpus(server, source, tmp_path):
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    corpus_of(folder)
+    (folder / "one.txt").write_text("A document.")
+    (tmp_path / "loop").symlink_to("loop")
+    inside = "is inside of the corpus"
+    for out, words in (
+        ("documents/one.txt", inside),
+        ("documents/new.jsonl", inside),
+        ("loop", "a link that leads to itself"),
+    ):
+        done = fcjax("critique", source, "-o", tmp_path / out, "--corpus", folder, **settings(server, tmp_path))
+        assert (done.returncode, words in done.stderr.decode()) == (UNUSABLE, True), out
+    assert {path.name: path.stat().st_size > 0 for path in folder.iterdir()} == {"one.txt": True, "corpus.jsonl": True}
+    assert (folder / "one.txt").read_text() == "A document."
+    assert server.calls == 0
+
+
+def test_results_that_go_nowhere_or_cases_on_standard_output(run, source, tmp_path):
+    done = run(source, "-o", "/dev/null", "--limit", 1)
+    assert done.stdout.decode().splitlines()[-1] == "1 result in /dev/null"
+    done = run(source, "-o", tmp_path / "out.jsonl", "--cases", "-", "--limit", 1)
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["town 0"]
+    assert f"1 result in {tmp_path / 'out.jsonl'}, the cases in standard output" in done.stderr.decode()
 
 
 def test_results_on_standard_output(run, source, tmp_path):

@@ -75,7 +75,13 @@ def test_a_file_cut_at_any_byte_keeps_its_whole_entries(data, tmp_path_factory):
 
 def test_what_follows_a_line_that_is_no_entry_is_dropped(path):
     fill(path, (0, "atomize", {}))
-    for broken in (b"\0\0\0\n", b'{"case": -1}\n', b'["case"]\n', b"{}\n"):
+    broken_lines = (
+        *(b"\0\0\0\n", b'{"case": -1}\n', b'["case"]\n', b"{}\n", b'{"case":0,"stage":"revise"}\n'),
+        *(b'{"case":0,"stage":"revise","set":[1]}\n', b'{"case":0,"stage":5,"set":{}}\n'),
+        *(b'{"case":"0","stage":"revise","set":{}}\n', b'{"case":0,"stage":"revise","set":{},"gone":5}\n'),
+        b'{"case":99999999999,"stage":"revise","set":{}}\n',
+    )
+    for broken in broken_lines:
         path.write_bytes(path.read_bytes() + broken + b'{"case":0,"stage":"revise","set":{}}\n')
         with Journal(path, "a run") as journal:
             assert journal.kept == 1

@@ -228,6 +228,8 @@ PATTERNS = [
     '"a": [',
     "** [\n",
     "«",
+    "<premise>",
+    "<claim><claims>",
 ]
 
 

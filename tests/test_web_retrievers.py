@@ -88,8 +88,24 @@ def test_more_than_a_service_gives_is_not_asked_for():
 
 
 def test_nothing_found_is_no_failure():
-    for document in (organic(), {"searchParameters": {}}, {"organic": None}, {}):
+    for document in (organic(), {"searchParameters": {}}, {"organic": None}):
         assert serper(lambda request: respond(document))[0] == ()  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    ("document", "kind"),
+    [
+        ({}, "unreadable"),
+        ({"error": "internal"}, "unreadable"),
+        ({"organic": "none"}, "unreadable"),
+        ({"message": "Not enough credits"}, "quota"),
+        ({"message": "under maintenance"}, "unreadable"),
+    ],
+)
+def test_an_answer_that_is_no_page_of_results_is_not_taken_for_no_evidence(document, kind):
+    found = serper(lambda request: respond(document))[0]
+    assert isinstance(found, Failure)
+    assert found.kind == kind
 
 
 def test_an_answer_box_comes_first_and_the_knowledge_graph_last():
@@ -391,6 +407,35 @@ def test_an_article_that_many_want_is_asked_for_once():
 )
 def test_wikipedia_has_nothing(document):
     assert wikipedia(lambda request: respond(document))[0] == ()
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"error": "x"}, {"errors": [{"code": "x"}]}, {"query": {"pages": {"7": {"pageid": 7}}}}]
+)
+def test_what_is_no_answer_to_a_query_is_not_taken_for_no_evidence(document):
+    found = wikipedia(lambda request: respond(document))[0]
+    assert isinstance(found, Failure)
+    assert found.kind == "unreadable"
+
+
+@pytest.mark.parametrize("pages", [[{"pageid": 7}], [{"pageid": 7, "extract": None}], []])
+def test_an_article_without_its_text_is_no_missing_evidence(pages):
+    """As a wiki answers that cannot extract texts."""
+
+    def handle(request):
+        return respond({"query": {"pages": pages}}) if "pageids" in request.query else wiki(request)
+
+    found = wikipedia(handle)[0]
+    assert isinstance(found, Failure)
+    assert found.kind == "unreadable"
+
+
+def test_an_article_that_is_gone_by_now_is_passed_over():
+    def handle(request):
+        gone = {"query": {"pages": [{"pageid": 7, "missing": True}]}}
+        return respond(gone) if request.query.get("pageids") == "7" else wiki(request)
+
+    assert [hit.title for hit in wikipedia(handle)[0]] == ["Pierre Curie"]
 
 
 def test_a_long_query_is_cut_to_what_the_api_takes():

@@ -67,7 +67,7 @@ _OPENING: Final = re.compile(
 _SCORED: Final = re.compile(rf"{_WORD}{_DECOR}[:=(–—-]+{_DECOR}(?:\d|yes\b|no\b|true\b|false\b)", re.IGNORECASE)
 
 _QUOTATION: Final = re.compile(
-    r'"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|<(premise|hypothesis|claims?)>.*?</\1>', re.IGNORECASE | re.DOTALL
+    r'"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|<(premise|hypothesis|claims?)>(?:(?!<\1>).)*?</\1>', re.IGNORECASE | re.DOTALL
 )
 _DENIAL: Final = re.compile(
     r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)[*_`]*\s+(?:be\s+)?(?:an?\s+|the\s+)?[*_`\"]*$",

@@ -20,6 +20,7 @@ from fcjax.errors import OutputError
 from fcjax.io.files.streams import LineWriter, Source, output_name
 
 VERSION: Final = 1
+_AHEAD: Final = 1 << 24  # cases that may lie between one with an entry and the next; a number beyond is damage
 _BEGINNING: Final = b'{"journal":'
 
 
@@ -34,6 +35,19 @@ class Entry:
     def applied(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The case, as JSON, after the stage."""
         return {key: value for key, value in {**record, **self.changed}.items() if key not in self.gone}
+
+
+def _case_of(line: bytes) -> int:
+    """The place of the case that an entry is about; -1 for a line that is no entry."""
+    try:
+        entry = orjson.loads(line) if line.endswith(b"\n") else None
+    except orjson.JSONDecodeError:
+        return -1
+    if not isinstance(entry, dict) or type(case := entry.get("case")) is not int:
+        return -1
+    gone = entry.get("gone", [])
+    whole = isinstance(entry.get("stage"), str) and isinstance(entry.get("set"), dict) and isinstance(gone, list)
+    return case if whole and all(isinstance(name, str) for name in gone) else -1
 
 
 class Journal:
@@ -79,11 +93,8 @@ class Journal:
                     return 0
                 end = len(first)
                 for line in lines:
-                    try:
-                        case = int(orjson.loads(line)["case"]) if line.endswith(b"\n") else -1
-                    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-                        case = -1
-                    if case < 0:
+                    case = _case_of(line)
+                    if not 0 <= case < len(self._last) + _AHEAD:
                         break
                     self._add(case, end)
                     end += len(line)

@@ -177,12 +177,26 @@ def _text(value: Any) -> str | None:
 
 
 def _judge(status: int, document: Any) -> Again | Refused | None:
-    """Serper says `{"message": "Not enough credits", "statusCode": 400}`."""
-    if status < 400 or not isinstance(document, dict) or not isinstance(message := document.get("message"), str):
+    """Serper says `{"message": "Not enough credits", "statusCode": 400}`.
+
+    What has no part of a result page is no answer: taken for one, it would say that there is no evidence.
+    """
+    if not isinstance(document, dict) or (status == 200 and _has_results(document)):
         return None
+    message = document.get("message")
     words = f"HTTP {status}: {message}"
-    if "credit" in message.lower():
+    if isinstance(message, str) and "credit" in message.lower():
         return Refused("quota", words)
-    if status in (401, 403):
+    if isinstance(message, str) and status in (401, 403):
         return Refused("unauthorized", words)
+    if status == 200:
+        return Again("unreadable", words if message else "HTTP 200 with an object that is no page of results")
     return None
+
+
+def _has_results(document: dict[str, Any]) -> bool:
+    organic = isinstance(document.get("organic"), list | None)
+    return organic and not _RESULTS.isdisjoint(document)
+
+
+_RESULTS: Final = frozenset(("searchParameters", "organic", "answerBox", "knowledgeGraph"))

@@ -31,6 +31,7 @@ _KEPT: Final = 256  # articles in memory: the next query is mostly about the sam
 _SPARE: Final = 3  # further hits, for pages that only list what a word may mean
 _LANGUAGE: Final = re.compile(r"[a-z]{2,12}(-[a-z]{2,8}){0,2}")
 _LAG: Final = "5"  # seconds that the servers' copies may lag behind before we wait
+_ANSWERS: Final = frozenset(("query", "batchcomplete", "continue"))  # keys of an answer to a query
 _BUSY: Final = (
     "maxlag",
     "readonly",
@@ -124,7 +125,10 @@ class Wikipedia:
                 return text
             if text:
                 best = await asyncio.to_thread(excerpt, text, query, self._length)
-                passages.append(Passage(title=hit.get("title"), text=best, link=hit.get("fullurl")))
+                title, link = (
+                    value if isinstance(value := hit.get(key), str) else None for key in ("title", "fullurl")
+                )
+                passages.append(Passage(title=title, text=best, link=link))
         return tuple(passages)
 
     async def close(self) -> None:
@@ -141,7 +145,11 @@ class Wikipedia:
         document = await self._api.call("/api.php", params=_COMMON | wanted)
         if isinstance(document, Failure):
             return document
-        return tidy("\n".join(text for page in _pages(document) if isinstance(text := page.get("extract"), str)))
+        pages = _pages(document)
+        texts = [text for page in pages if isinstance(text := page.get("extract"), str)]
+        if not texts and not any(page.get("missing") for page in pages):
+            return Failure("unreadable", f"the article {number} comes without its text (the API's `extracts`)", 1)
+        return tidy("\n".join(texts))
 
 
 _COMMON: Final = {"action": "query", "format": "json", "formatversion": "2", "maxlag": _LAG, "redirects": "1"}
@@ -160,16 +168,25 @@ def _hits(document: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda page: page["index"] if isinstance(page.get("index"), int) else _MOST * 2)
 
 
-def _pages(document: dict[str, Any]) -> list[dict[str, Any]]:
+def _listed(document: dict[str, Any]) -> Any:
     query = document.get("query")
-    pages = query.get("pages") if isinstance(query, dict) else None
+    return query.get("pages") if isinstance(query, dict) else None
+
+
+def _pages(document: dict[str, Any]) -> list[dict[str, Any]]:
+    pages = _listed(document)
     return [page for page in pages if isinstance(page, dict)] if isinstance(pages, list) else []
 
 
 def _judge(status: int, document: Any) -> Again | Refused | None:
     """MediaWiki tells its errors with status 200: `{"error": {"code": "maxlag", "info": "Waiting for ..."}}`."""
-    error = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
     if not isinstance(error, dict):
+        # What is no answer to a query would say, taken for one, that there is no evidence.
+        if status == 200 and (_ANSWERS.isdisjoint(document) or not isinstance(_listed(document), list | None)):
+            return Again("unreadable", "HTTP 200 with an object that is no answer of MediaWiki to a query")
         return None
     code = str(error.get("code"))
     words = f"HTTP {status}: {code}: {error.get('info')}"
