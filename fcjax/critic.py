@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -284,8 +284,9 @@ def critique(
     """The critique of one response, or of a case that has some of its parts already; also within a running event loop.
 
     Asked is the endpoint `where`, by default the one that the environment names, with replies kept in `store` (by
-    default the one that commands share; with `replay` it alone answers). `retrieve` is a source of evidence, or the
-    path of a corpus: a folder, or a file of documents (see `LocalCorpus`). Other arguments go to `Critic`.
+    default the one that commands share; with `replay` it alone answers). `retrieve` is the path of a corpus (a folder,
+    or a file of documents), a `LocalCorpus`, or another source of evidence, which is asked for what the store does not
+    hold, and closed in the end; the next call may have it again. Other arguments go to `Critic`.
 
     Raises `SettingsError`, `InputError`, `BudgetError`, and `OutputError` where the store cannot be written.
     """
@@ -313,12 +314,17 @@ async def with_critic(
     """What comes of `work` with a critic whose client, store and source are there as long (see `critique`)."""
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
+    from fcjax.io.retrievers.cached import Cached
     from fcjax.io.retrievers.local import LocalCorpus
     from fcjax.io.store import Store
 
-    with ExitStack() as opened:
+    async with AsyncExitStack() as opened:
         kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
         source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
+        if not isinstance(source, LocalCorpus | Cached | None):
+            source = Cached(source, kept, replay=replay)
+        if source is not None and not isinstance(retrieve, LocalCorpus):  # whose connections belong to this event loop
+            opened.push_async_callback(source.close)
         async with Client(where or Endpoint.from_env(), store=kept, replay=replay) as client:
             return await work(Critic(client, retrieve=source, **critic))
 

@@ -334,6 +334,30 @@ def test_synchronously_and_inside_a_running_loop(server, tmp_path, monkeypatch):
     assert server.calls == asked
 
 
+def test_synchronously_with_a_source_whose_connections_belong_to_a_loop(server, tmp_path):
+    class Connected(Shelf):
+        loop = None
+
+        async def search(self, query, k):
+            self.loop = self.loop or asyncio.get_running_loop()
+            assert self.loop is asyncio.get_running_loop()
+            return await super().search(query, k)
+
+        async def close(self):
+            self.loop = None
+
+    source, given = Connected(passages(1)), scripted_model.case(0)
+    how = {"retrieve": source, "where": Endpoint(server.url, "scripted"), "store": tmp_path / "store.sqlite"}
+    first = critique(given["response"], given["query"], **how)
+    asked = source.searches
+    for replay in (False, True):
+        assert critique(given["response"], given["query"], replay=replay, **how).row == first.row
+    assert source.searches == asked
+    other = scripted_model.case(0, atoms=4)
+    assert len(critique(other["response"], other["query"], **how).row["atoms"]) == 4
+    assert source.searches > asked
+
+
 def test_an_interrupt_in_a_notebook_ends_the_work():
     ended = []
 

@@ -85,7 +85,7 @@ _USUAL: Final = PageLimits()
 
 
 class PageReader:
-    """Reads pages. Use it in one event loop, and close it in the same.
+    """Reads pages. Use it in one event loop, and close it in the same; then another may have it.
 
     `private` are networks that may be reached although they are not public, such as `10.20.0.0/16` for an intranet.
     A proxy of the environment is not used: behind one, names are resolved out of our sight, and the guard would only
@@ -118,8 +118,7 @@ class PageReader:
         self._retry = retry or Retry(attempts=2, first=1.0, patience=10.0)
         self._clock, self._random = clock or RealClock(), random or Random()
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that reads first
-        self._slots = asyncio.Semaphore(concurrency)
-        self._extracting = asyncio.Semaphore(_THREADS)
+        self._make_room()
         self._read: Recent[Page | Failure] = Recent(_KEPT)
 
     @property
@@ -150,6 +149,12 @@ class PageReader:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Semaphores, which belong to the loop that waits for them first."""
+        self._slots = asyncio.Semaphore(self._concurrency)
+        self._extracting = asyncio.Semaphore(_THREADS)
 
     async def _whole(self, link: str) -> Page | Failure:
         """A page with all of its text."""
