@@ -110,10 +110,10 @@ class Critique:
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
             for text, atom in self._atoms()
         )
-        told = "" if self.feedback is None else self.feedback._repr_html_()
+        feedback = "" if self.feedback is None else self.feedback._repr_html_()
         return (
             f"<p>precision Pr <b>{measures['precision']:.2f}</b> of {measures['n_atoms']} atoms</p>"
-            f"<table><tr><th>label</th><th>P(true)</th><th>atom</th></tr>{lines}</table>{told}"
+            f"<table><tr><th>label</th><th>P(true)</th><th>atom</th></tr>{lines}</table>{feedback}"
         )
 
 
@@ -191,7 +191,7 @@ class Critic:
         asker = self._asker or (None if self.client is None else Asker(self.client))
         room = asyncio.Semaphore(4 * self._open)
         fed: deque[int] = deque()  # places of the cases that are being related, in the order of their coming
-        finished: dict[int, Case] = {}  # cases that wait for others before them
+        early: dict[int, Case] = {}  # cases that wait for others before them
 
         async def numbered() -> AsyncIterator[tuple[int, Case]]:
             place = 0
@@ -238,9 +238,9 @@ class Critic:
             following = 0
             async with aclosing(related()) as stream:
                 async for case in stream:
-                    finished[fed.popleft()] = case
-                    while following in finished:
-                        yield finished.pop(following)
+                    early[fed.popleft()] = case
+                    while following in early:
+                        yield early.pop(following)
                         room.release()
                         following += 1
         finally:

@@ -121,8 +121,8 @@ def critique_file(
 
     The cases, with all that was found out about them, go to `cases_out`: by default a file beside `out` (see
     `cases_file`), none where that is standard output. `fcjax.score` makes the same rows of them. Both files take their
-    places when they are complete. A row that is no case has the status `invalid_input`. The critic's client and its
-    retriever are closed in the end.
+    places when they are complete. A row that is no case has the status `invalid_input`. Once work has begun, the
+    critic's client and its retriever are closed in the end.
 
     What an earlier run with the same input and settings has left in the journal beside `out` is taken up; a stage in
     which something failed is done again. Raises `OutputError` where that journal is another run's and `overwrite` is
