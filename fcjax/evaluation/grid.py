@@ -217,9 +217,9 @@ class _Run:
             async def judged(asker: Asker, case: Case) -> Row:
                 return await equivalence(judge, case, asker.ask, asker.reject)
 
-            parts = [digest, judge_name, judge.template.name, judge.swapped]
+            named = [digest, judge_name, judge.template.name, judge.swapped]
             client = self._shop.client
-            self._rows(folder / "judge.jsonl", parts, lambda: client(judge_name), lambda: _cases(cases), judged)
+            self._rows(folder / "judge.jsonl", named, lambda: client(judge_name), lambda: _cases(cases), judged)
         for name in scores.assessors:
             self._assessed(folder / f"{name}.jsonl", name, data, critic, cases)
 

@@ -256,7 +256,7 @@ def _critic(part: _Part, models: Mapping[str, Model]) -> CriticPlan:
     numbers = ("preset", "encoding", "context_prior", "atom_prior", "k", "effort")
     asking = ("style", "pack", "votes", "default")
     part.only("model", "version", "contexts", "revise", "queries", "summarise", "screen", *numbers, *asking)
-    version = part.choice("version", ("FR1", "FR2", "FR3")) or "FR2"
+    version: Any = part.choice("version", ("FR1", "FR2", "FR3")) or "FR2"
     given = {name: part.value[name] for name in numbers if part.value.get(name) is not None}
     how = {name: part.value[name] for name in asking if part.value.get(name) is not None}
     model = part.made(lambda: RelationModel(**how))

@@ -106,7 +106,7 @@ def _plan(home: Path) -> dict[str, Any]:
         raise InputError(f"{home}: holds no evaluation; name the folder of `fcjax eval GRID.yaml -o FOLDER`") from None
     except (OSError, orjson.JSONDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
-    return found  # type: ignore[no-any-return]
+    return dict(found)
 
 
 def _read(home: Path, cell: Cell, scores: Mapping[str, Any], names: list[str]) -> _Done | None:
@@ -142,7 +142,7 @@ def _read(home: Path, cell: Cell, scores: Mapping[str, Any], names: list[str]) -
     for one in (*TEXTS, EQUIVALENT, *scores["assessors"]):
         if one in available and one not in names:
             names.append(one)
-    comparison = Comparison.of(*sides, (*MEASURES, *(one for one in names if one in available)))
+    comparison = Comparison.of(sides[0], sides[1], (*MEASURES, *(one for one in names if one in available)))
     cost = sum((Cost(**row["cost"]) for row in corrections), Cost())
     spent = Spent(len(corrections), cost.prompts, cost.tokens, cost.dollars)
     entry = Entry(cell.corrector, cell.model, cell.data, comparison, spent)
