@@ -13,6 +13,7 @@ SERVERS := $(VENV)/servers
 SERVERS_READY := $(SERVERS)/ready
 RESULTS := demo-results.jsonl
 CRITIQUES := demo-critiques.jsonl
+CORRECTIONS := demo-corrections.jsonl
 DEMO_STORE := $(VENV)/demo.sqlite
 
 # A folder named io stands in the root: keep the root off the path of every Python that starts here.
@@ -21,8 +22,7 @@ export PYTHONSAFEPATH := 1
 .PHONY: help demo test quick lint format types bench clean
 
 help:
-	@echo "make demo     install, score examples/cases.jsonl, criticise three bare responses, print tables,"
-	@echo "              write $(RESULTS) and $(CRITIQUES)"
+	@echo "make demo     install, score examples/cases.jsonl, criticise and correct three bare responses"
 	@echo "make test     install, run all tests"
 	@echo "make quick    the tests that take no more than a few seconds each"
 	@echo "make lint     check style and format;  make format  mends both"
@@ -62,13 +62,19 @@ demo: $(READY)
 	@echo
 	@echo "== Criticising examples/responses.jsonl: bare responses, with evidence from examples/corpus.jsonl."
 	@echo "   What a model would be asked is answered by hand here (examples/answers.json): no network, no key."
-	@rm -f $(CRITIQUES) $(DEMO_STORE)*
+	@rm -f $(CRITIQUES) $(CORRECTIONS) $(DEMO_STORE)*
 	@$(BIN)/fcjax cache import examples/replies.jsonl --store $(DEMO_STORE) --quiet
 	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache $(BIN)/fcjax critique examples/responses.jsonl -o $(CRITIQUES) \
 		--corpus examples/corpus.jsonl --store $(DEMO_STORE) --replay \
 		--base-url http://written-by-hand.invalid/v1 --model written-by-hand
 	@echo
-	@echo "== Done. One line of JSON a case is in $(RESULTS) and in $(CRITIQUES); README.md says how to read it."
+	@echo "== Correcting them by that"
+	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache $(BIN)/fcjax correct $(CRITIQUES) -o $(CORRECTIONS) \
+		--corpus examples/corpus.jsonl --store $(DEMO_STORE) --replay \
+		--base-url http://written-by-hand.invalid/v1 --model written-by-hand
+	@echo
+	@echo "== Done. One line of JSON a case is in $(RESULTS), $(CRITIQUES) and $(CORRECTIONS);"
+	@echo "   README.md says how to read it."
 
 test: $(READY) $(SERVERS_READY)
 	@echo "== Compiling the kernels: about a minute, the first time only"
@@ -100,5 +106,5 @@ bench: $(BENCH_READY)
 	@$(BIN)/python benchmarks/bench.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info $(RESULTS) $(CRITIQUES) demo-critiques.cases.jsonl .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info demo-*.jsonl .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

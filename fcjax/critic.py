@@ -57,12 +57,12 @@ class Critique:
     """What the critic says of a case.
 
     `case` has the atoms, contexts and relations that were found, `row` is the case's row in a file of results (SPEC 7),
-    and `feedback` what a corrector is to be told (SPEC 6); None where there are no posteriors.
+    and `feedback` what a corrector is to be told (SPEC 6); it is empty where there are no posteriors, and says why.
     """
 
     case: Case
     row: Row
-    feedback: Feedback | None
+    feedback: Feedback
 
     @property
     def status(self) -> str:
@@ -110,7 +110,7 @@ class Critique:
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
             for text, atom in self._atoms()
         )
-        feedback = "" if self.feedback is None else self.feedback._repr_html_()
+        feedback = self.feedback._repr_html_()
         return (
             f"<p>precision Pr <b>{measures['precision']:.2f}</b> of {measures['n_atoms']} atoms</p>"
             f"<table><tr><th>label</th><th>P(true)</th><th>atom</th></tr>{lines}</table>{feedback}"
@@ -257,13 +257,16 @@ class Critic:
 
     def _ended(self, case: Case) -> Case:
         """The case with the status that says why there are no posteriors, where stages are missing."""
-        if lack := self.pipeline.lacks(case):
-            return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": lack})
-        if not case.status.failed and (why := self.pipeline.unfinished(case)):
-            return replace(case, status=Status.STOPPED, extra={**case.extra, "reason": why})
-        return case
+        why = self.pipeline.lacks(case)
+        if why is None and not case.status.failed:
+            why = self.pipeline.unfinished(case)
+        if why is None:
+            return case
+        empty = case.atoms is None and case.response is None  # else another run can take it up
+        status = Status.INVALID_INPUT if empty else Status.STOPPED
+        return replace(case, status=status, extra={**case.extra, "reason": why})
 
-    def _critique(self, case: Case, row: Row, feedback: Feedback | None) -> Critique:
+    def _critique(self, case: Case, row: Row, feedback: Feedback) -> Critique:
         record = case_to_dict(case)
         k = self.settings.k or median_k([count_atoms(record) or 1])
         prints = Fingerprints(replace(self.settings, k=k), feedback=True)
@@ -295,7 +298,7 @@ def critique(
     async def found(critic: Critic) -> Critique:
         return await critic.critique(case)
 
-    return finished(with_critic(found, retrieve, where, store, replay, **critic))
+    return in_own_loop(with_critic(found, retrieve, where, store, replay, **critic))
 
 
 def case_of(response: str | Case, query: str | None) -> Case:
@@ -329,7 +332,7 @@ async def with_critic(
             return await work(Critic(client, retrieve=source, **critic))
 
 
-def finished(work: Coroutine[Any, Any, Item]) -> Item:
+def in_own_loop(work: Coroutine[Any, Any, Item]) -> Item:
     """What comes of `work`, in an event loop of its own: a notebook's own is running, and cannot be waited in."""
     try:
         asyncio.get_running_loop()

@@ -69,8 +69,7 @@ class Report:
         for atom in case.atoms or ():
             if atom.status is Status.RETRIEVAL_FAILED:
                 self._fail("retrieve", atom.extra.get("reason"))
-        if critique.feedback is not None:
-            self.repeated += sum(len(repeat.contexts) - 1 for repeat in critique.feedback.repeated)
+        self.repeated += sum(len(repeat.contexts) - 1 for repeat in critique.feedback.repeated)
 
     def _fail(self, stage: str, reason: Any) -> None:
         kind = reason.partition(":")[0] if isinstance(reason, str) else "unknown"

@@ -116,9 +116,9 @@ class Doubtful:
         self._unverified: list[tuple[str, Finding]] = []
         self._more = 0
 
-    def add(self, id: str, feedback: Feedback | None) -> None:
+    def add(self, id: str, feedback: Feedback) -> None:
         """Take in what was found of a case."""
-        for found in feedback.findings if feedback else ():
+        for found in feedback.findings:
             ours = self._refuted if found.label is Label.REFUTED else self._unverified
             if len(ours) < _SHOWN:
                 ours.append((id, found))

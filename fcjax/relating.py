@@ -21,7 +21,7 @@ import orjson
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.asking import Asker
-from fcjax.errors import Fault, InputError, counted, refuse_where_all_lack
+from fcjax.errors import Fault, InputError, SettingsError, counted, refuse_where_all_lack
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.streams import Source, check_folder, display_name, output_name, refuse_input, write_lines
@@ -200,7 +200,8 @@ async def relate_cases(
     `progress` is told how many more pairs are done, as they are.
 
     Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint answers no prompt at all,
-    in both cases after the questions that were being asked have come to their end: their replies are paid for.
+    in both cases after the questions that were being asked have come to their end: their replies are paid for. With
+    few prompts it is only known at the end that nobody was there.
     """
     tally = tally or Tally()
     asker = client if isinstance(client, Asker) else Asker(client)
@@ -234,6 +235,8 @@ async def relate_cases(
         await answers.close()
     if asker.end:
         raise asker.end
+    if why := asker.client.unreached:
+        raise SettingsError(why)
 
 
 class Watch(Protocol):

@@ -126,21 +126,26 @@ def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settin
             yield one
 
 
-def feedback_of(jobs: Sequence[Job | Row], made: Sequence[Row], settings: Settings) -> Iterator[Feedback | None]:
-    """The feedback on each of `jobs` (SPEC 6), from the rows that were `made` of them; None without posteriors."""
+def feedback_of(jobs: Sequence[Job | Row], made: Sequence[Row], settings: Settings) -> Iterator[Feedback]:
+    """The feedback on each of `jobs` (SPEC 6), from the rows that were `made` of them; empty without posteriors."""
     from fcjax.feedback import feedbacks
+    from fcjax.findings import Feedback
 
     pairs = list(zip(jobs, made, strict=True))
     scored = [(one.case, one.graph, row) for one, row in pairs if isinstance(one, Job)]
     answers = iter(feedbacks(scored, settings.limits))
-    return (next(answers) if isinstance(one, Job) else None for one, _ in pairs)
+    for one, row in pairs:
+        if isinstance(one, Job):
+            yield next(answers)
+        else:
+            yield Feedback(status=Status(row["status"]), reason=row["reason"], n_failed=len(row["atoms"]))
 
 
-def told(row: Row, feedback: Feedback | None) -> Row:
+def told(row: Row, feedback: Feedback) -> Row:
     """The row with the feedback on its case."""
     fingerprint = row["fingerprint"]
     without = {key: value for key, value in row.items() if key != "fingerprint"}
-    return {**without, "feedback": None if feedback is None else feedback.to_dict(), "fingerprint": fingerprint}
+    return {**without, "feedback": feedback.to_dict(), "fingerprint": fingerprint}
 
 
 def completed(row: Row, k: K, fingerprint: str) -> Row:

@@ -15,7 +15,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from fcjax.errors import SettingsError
+from fcjax.errors import SettingsError, counted
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
@@ -37,6 +37,8 @@ FRUITLESS: Final = frozenset({"connection", "dns", "timeout", "invalid_request",
 """Failures that need not be every prompt's. Where the first `PATIENCE` prompts, or twice as many as may be on the wire,
 have all met them, nothing more is sent."""
 PATIENCE: Final = 20
+UNREACHED: Final = frozenset({"connection", "dns", "timeout"})
+"""Failures that say nothing of a prompt: where a whole run has met nothing else, nobody was there."""
 
 GRACE: Final = 5.0
 """Seconds that a client which is left waits for calls on the wire: they are paid for, and the store keeps them."""
@@ -105,6 +107,7 @@ class Client:
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
         self._in_vain: Counter[str] = Counter()  # prompts that failed before the first reply, by kind
         self._patience = max(PATIENCE, 2 * most)
+        self._last = ""  # of their reasons
         self._stopped: Failure | None = None
         self._reached = False  # whether any reply has come
         self._began: float | None = None
@@ -128,6 +131,13 @@ class Client:
     def stopped(self) -> Failure | None:
         """Why nothing more is sent, where no other prompt would fare better."""
         return self._stopped
+
+    @property
+    def unreached(self) -> str | None:
+        """Why no answer has come, where some were asked for and nobody was there; None where one has, or may have."""
+        if self._reached or not self._in_vain or not UNREACHED.issuperset(self._in_vain):
+            return None
+        return f"nobody answers there: {counted(self._in_vain.total(), 'prompt')} in vain; the last: {self._last}"
 
     async def __aenter__(self) -> Self:
         return self
@@ -316,6 +326,7 @@ class Client:
         """A prompt's failure, after which nothing more is sent where no other prompt would fare better."""
         if not self._reached:
             self._in_vain[kind] += 1
+            self._last = reason
         if self._stopped is None:
             tried = self._in_vain.total()
             if kind == "quota" or (kind in HOPELESS and not self._reached):

@@ -17,7 +17,7 @@ from scripted_server import ScriptedServer
 
 import fcjax
 from fcjax.bulk import score
-from fcjax.critic import AHEAD, CHUNK, Critic, critique, finished
+from fcjax.critic import AHEAD, CHUNK, Critic, critique, in_own_loop
 from fcjax.errors import BudgetError, InputError, SettingsError
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
@@ -206,7 +206,8 @@ def test_what_is_found_at_another_try_is_summed_up_too(server):
 def test_responses_without_atoms_cost_nothing(server, response, status):
     before = server.calls
     (found,) = run(server, [town(0, response=response)])
-    assert (found.status, found.row["measures"], found.feedback, server.calls) == (status, None, None, before)
+    assert (found.status, found.row["measures"], server.calls) == (status, None, before)
+    assert (found.feedback.findings, found.feedback.status) == ((), status)
 
 
 def test_a_response_without_atoms_keeps_its_status_when_later_stages_are_done_anew(server):
@@ -229,7 +230,7 @@ def test_a_case_that_lacks_what_nobody_can_find_says_so_and_asks_nothing(server)
     bare, atoms_only = town(0), parse_case({"atoms": [{"id": "a", "text": "Town 0 has 2 bridges."}]})
     nothing = parse_case({"query": "What?"})
     found = run(server, [bare, atoms_only, nothing], retrieve=None)
-    assert [one.status for one in found] == ["invalid_input"] * 3
+    assert [one.status for one in found] == ["stopped", "stopped", "invalid_input"]
     assert ["retriever" in one.reason for one in found] == [True, True, False]
     assert "neither `atoms` nor a `response`" in found[2].reason
     assert server.calls == before
@@ -368,7 +369,7 @@ def test_an_interrupt_in_a_notebook_ends_the_work():
             ended.append(True)
 
     async def notebook():
-        return finished(work())
+        return in_own_loop(work())
 
     loop = asyncio.new_event_loop()  # as a notebook's: Ctrl-C is not the loop's, but raised where the cell is
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))

@@ -111,6 +111,7 @@ def usual_files(folder):
     graph = fcjax.FactGraph.from_dict({"nodes": [{"id": "a0", "type": "atom"}], "edges": []})
     files.write_uai("model.uai", graph.to_model())
     Path("model.uai.evid").write_text("1 0 1")
+    fcjax.score("examples/cases.jsonl", "critiques.jsonl", feedback=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)

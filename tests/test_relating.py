@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections import Counter
 
 import pytest
@@ -429,3 +430,14 @@ def test_a_real_case(tmp_path):
     assert isinstance(tally, Tally)
     assert tally.n_failed == 0
     assert server.calls < tally.pairs / 8
+
+
+def test_a_dead_endpoint_takes_no_files_place_however_few_the_prompts(tmp_path):
+    source, out = write(tmp_path / "in.jsonl", case("one", 2, 1)), tmp_path / "out.jsonl"
+    out.write_text("earlier\n")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        client = Client(Endpoint(f"http://127.0.0.1:{nobody.getsockname()[1]}", "m"), retry=Retry(attempts=1))
+        with pytest.raises(SettingsError, match="nobody answers there: 2 prompts in vain"):
+            relate_file(source, out, client, Relating())
+    assert out.read_text() == "earlier\n"
