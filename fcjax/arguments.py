@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -85,6 +85,9 @@ def case_faults(case: Case) -> list[Fault]:
                 known[record.id] = key.removesuffix("s")
             faults += wrong + _status_faults(record.status, place)
             faults += _atom_faults(record, place) if isinstance(record, Atom) else _context_faults(record, place)
+    for i, atom in enumerate(case.atoms or ()):
+        if isinstance(atom, Atom):
+            faults += _own_faults(atom, known, f"atoms[{i}].contexts")
     for i, relation in enumerate(case.relations or ()):
         faults += relation_faults(relation, known, f"relations[{i}]")
     return faults
@@ -94,10 +97,21 @@ def _atom_faults(atom: Atom, place: str) -> list[Fault]:
     faults = []
     if not isinstance(atom.text, str):
         faults.append(Fault(f"text is {atom.text!r:.60}; allowed: a string", field=f"{place}.text"))
-    own = atom.contexts
-    if own is not None and (isinstance(own, str) or not all(isinstance(name, str) for name in own)):
-        faults.append(Fault(f"contexts is {own!r:.60}; allowed: ids of contexts, or None", field=f"{place}.contexts"))
     return faults
+
+
+def _own_faults(atom: Atom, known: Mapping[str, str], place: str) -> list[Fault]:
+    """The contexts that an atom names are the case's."""
+    own = atom.contexts
+    if own is None:
+        return []
+    if isinstance(own, str) or not all(isinstance(name, str) for name in own):
+        return [Fault(f"contexts is {own!r:.60}; allowed: ids of contexts, or None", field=place)]
+    return [
+        Fault(f"the entry is {name!r:.60}; allowed: the id of one of the case's contexts", field=f"{place}[{k}]")
+        for k, name in enumerate(own)
+        if known.get(name) != "context"
+    ]
 
 
 def _context_faults(context: Context, place: str) -> list[Fault]:

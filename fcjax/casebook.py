@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from fcjax.errors import InputError
@@ -10,6 +10,7 @@ from fcjax.io.files import case_to_dict, parse_case
 from fcjax.io.files.journal import Journal
 from fcjax.records import Case, Status
 from fcjax.stages.pipeline import Stage
+from fcjax.stages.traces import traces
 
 _AGAIN: Final = (Status.ATOMIZE_FAILED, Status.RETRIEVAL_FAILED, Status.RELATION_FAILED, Status.STOPPED)
 _FIELDS: Final = ("atoms", "contexts", "relations", "status")  # of a case, that stages may change
@@ -72,9 +73,7 @@ def has_failures(stage: Stage, case: Case) -> bool:
         return True
     if stage == "relate":
         return any(relation.status.failed for relation in case.relations or ())
-    traces = case.extra.get("stages")
-    trace = traces.get(stage) if isinstance(traces, Mapping) else None
-    return isinstance(trace, Mapping) and bool(trace.get("failed"))
+    return bool(traces(case).get(stage, {}).get("failed"))
 
 
 def _changes(before: Case, after: Case) -> tuple[dict[str, Any], list[str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fcjax import shell
-from fcjax.cli_critic import critic_options, searched, taken_critic
+from fcjax.cli_critic import critic_options, refuse_corpus, searched, taken_critic
 from fcjax.cli_method import METHOD, correction_options, method_of, taken_writer
 from fcjax.cli_model import COUNT, Asking, client_options, taken_client
 from fcjax.cli_relate import client_report, counts, dollars
@@ -83,6 +83,7 @@ def correct(
         raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
     also_read = [options[name] for name in ("config", "priors", "refiner_config", "refine_template")]
     also_read += options["templates"].values()
+    refuse_corpus(options["corpus"], out, cases_out)
     from fcjax.cli_score import cases_of
     from fcjax.outlook import Choice
 

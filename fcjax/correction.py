@@ -19,6 +19,7 @@ from fcjax.records import Case, Status
 from fcjax.results import Row
 from fcjax.scoring import completed
 from fcjax.stages.reuse import was_searched_for
+from fcjax.stages.traces import without
 
 if TYPE_CHECKING:
     from fcjax.feedback import Feedback
@@ -91,7 +92,6 @@ class Correction:
     def corrected(self) -> Case:
         """The case with the best response in the place of its own, and nothing that was found out about that one; with
         the contexts that it brought along."""
-        extra = {key: value for key, value in self.case.extra.items() if key not in ("stages", "relate", "reason")}
         contexts = None if was_searched_for(self.case) else self.case.contexts
         return Case(
             id=self.case.id,
@@ -99,7 +99,7 @@ class Correction:
             response=self.response,
             topic=self.case.topic,
             contexts=contexts,
-            extra=extra,
+            extra=without(self.case),
         )
 
     @property

@@ -21,7 +21,7 @@ import orjson
 from fcjax.arguments import check_number
 from fcjax.asking import Asker
 from fcjax.correction import Correction, Round, Stop, not_started, precision_of
-from fcjax.critic import Critic, Critique, case_of, finished, with_critic
+from fcjax.critic import Critic, Critique, case_of, in_own_loop, with_critic
 from fcjax.errors import FcjaxError
 from fcjax.guards import Guards, comparable
 from fcjax.io.client import Client
@@ -30,6 +30,7 @@ from fcjax.passages import Retriever
 from fcjax.records import Case, Status
 from fcjax.stages.refine import Refiner
 from fcjax.stages.reuse import Reusing, was_searched_for
+from fcjax.stages.traces import without
 
 if TYPE_CHECKING:
     from fcjax.io.endpoint import Endpoint
@@ -187,8 +188,7 @@ async def evaluation(
     found = critic.retriever is not None and was_searched_for(known)
     retrieve = Reusing.after(critic.pipeline.retrieve, known, pool=pool, searches=found)
     pipeline = replace(critic.pipeline, retrieve=retrieve, searches=True)
-    extra = {key: value for key, value in known.extra.items() if key not in ("stages", "relate", "reason")}
-    case = Case(id=known.id, query=known.query, response=response, topic=known.topic, extra=extra)
+    case = Case(id=known.id, query=known.query, response=response, topic=known.topic, extra=without(known))
     return await critic.using(asker=asker, pipeline=pipeline).critique(case)
 
 
@@ -222,4 +222,4 @@ def correct(
     async def corrected(critic: Critic) -> Correction:
         return await Corrector(critic, refiner, theta=theta, rounds=rounds, guards=guards).correct(case)
 
-    return finished(with_critic(corrected, retrieve, where, store, replay, **critic))
+    return in_own_loop(with_critic(corrected, retrieve, where, store, replay, **critic))

@@ -33,6 +33,7 @@ from fcjax.records import Case, RelationType, Status
 from fcjax.results import Row
 from fcjax.scoring import Fingerprints, completed
 from fcjax.stages.pipeline import Stage
+from fcjax.stages.traces import traces
 from fcjax.summary import Summary
 from fcjax.survey import DIGEST_SIZE, count_atoms, digest_of, readable_twice
 
@@ -56,11 +57,9 @@ class Report:
     def add(self, critique: Critique) -> None:
         """Count a case in; its row is counted when K is known."""
         case = critique.case
-        traces = case.extra.get("stages")
-        for stage, trace in traces.items() if isinstance(traces, dict) else ():
-            numbers = trace.items() if isinstance(trace, dict) else ()
+        for stage, trace in traces(case).items():
             sums = self.stages.setdefault(stage, Counter())
-            sums.update({name: number for name, number in numbers if type(number) is int})
+            sums.update({name: number for name, number in trace.items() if type(number) is int})
         for relation in case.relations or ():
             if relation.status.failed:
                 self._fail("relate", relation.extra.get("reason"))

@@ -158,7 +158,7 @@ class _Passages:
             probability=rounded(p_of(relation)),
             influence=influence,
             title=next((copy.title for copy in copies if copy.title), None),
-            links=tuple(dict.fromkeys(copy.link for copy in copies if copy.link)),
+            links=tuple(dict.fromkeys(link for copy in copies for link in copy.links)),
             text=copies[0].evidence,
             repeats=tuple(o for o in alike if sides.get(kept.get(o, o), sides[name]) & sides[name]),
         )

@@ -99,6 +99,13 @@ class Context:
         parts = (part.strip() for part in (self.snippet or "", self.text or ""))
         return " ".join(part for part in parts if part)
 
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Where the passage was found: its `link`, and the `links` beside it of sources that have the same evidence."""
+        others = self.extra.get("links")
+        found = (self.link, *(others if isinstance(others, list) else ()))
+        return tuple(dict.fromkeys(link for link in found if link and isinstance(link, str)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:

@@ -32,6 +32,7 @@ from fcjax.records import Case, Relation, Status
 from fcjax.selection import Version
 from fcjax.stages.relate import Agenda, Question, RelationModel, relate
 from fcjax.stages.screen import Screen
+from fcjax.stages.traces import related, with_related
 from fcjax.survey import readable_twice
 
 
@@ -166,8 +167,8 @@ class _Open:
                 **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
             }
             case = agenda.answered(relations)
-            if relations or "relate" not in case.extra:  # else the record is of the run that did ask
-                case = replace(case, extra={**case.extra, "relate": done})
+            if relations or related(case) is None:  # else the record is of the run that did ask
+                case = replace(case, extra=with_related(case, done))
         tally.cases[str(case.status)] += 1
         return case
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fcjax.graph import FactGraph
     from fcjax.posterior import Posterior
 
-RESULTS_VERSION: Final = 2
+RESULTS_VERSION: Final = 3
 """Part of every fingerprint; raise it when the same case and settings come to give another row."""
 
 DIGITS: Final = 7
@@ -205,13 +205,15 @@ def _atom_statuses(
     copies: dict[str, list[Atom]] = {}
     for atom in case.atoms or ():
         copies.setdefault(aliases.get(atom.id, atom.id), []).append(atom)
+    everything = None if case.contexts is None else {context.id for context in case.contexts}
     lost_contexts = {context.id for context in case.contexts or () if context.status.failed}
 
     statuses = {}
     for kept, atoms in copies.items():
         own = next((atom.status for atom in atoms if not atom.status.failed), atoms[0].status)
         lists = [atom.contexts for atom in atoms if atom.contexts is not None]
-        contexts = {context for given in lists for context in given} if len(lists) == len(atoms) else None
+        # Without a list of its own, an atom was asked about with all contexts.
+        contexts = {context for given in lists for context in given} if len(lists) == len(atoms) else everything
         if own.failed:
             statuses[kept] = own
         elif kept in touching:
@@ -220,7 +222,7 @@ def _atom_statuses(
             statuses[kept] = Status.RELATION_FAILED
         elif contexts and contexts <= lost_contexts:
             statuses[kept] = Status.RETRIEVAL_FAILED
-        elif case.contexts == () or (contexts is not None and not contexts):
+        elif contexts is not None and not contexts:
             statuses[kept] = Status.NO_EVIDENCE
         else:
             statuses[kept] = own

@@ -2,7 +2,7 @@
 
     {"kind": "chat", "source": "http://127.0.0.1/v1", "model": "m", "prompt": {"messages": [["user", "?"]],
      "template": "relate.pairwise/1"}, "answer": {"text": "[Neutral]"}}
-    {"kind": "search", "asked": {"retriever": "wikipedia/1:en:4000", "query": "Rome", "k": 3}, "answer": {"found":
+    {"kind": "search", "asked": {"retriever": "wikipedia/2:en:4000", "query": "Rome", "k": 3}, "answer": {"found":
      [{"title": "Rome", "text": "...", "link": "https://en.wikipedia.org/wiki/Rome"}]}}
 
 What is left out has the value that a `Prompt`, a `Reply` or a `Passage` has without it. The key follows from the

@@ -284,7 +284,7 @@ def test_the_key_is_demanded_checked_and_shown_nowhere(monkeypatch):
     monkeypatch.setenv("SERPER_API_KEY", KEY)
     named = Serper()
     assert KEY not in named.name + repr(named) + repr(vars(named))
-    assert named.name == Serper(replay=True).name == "serper"
+    assert named.name == Serper(replay=True).name == "serper/2"
 
 
 def test_in_a_replay_nothing_is_sent(monkeypatch):

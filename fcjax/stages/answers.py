@@ -9,10 +9,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from fcjax.prompts import Failure, Prompt, Reply
-from fcjax.records import Case
 from fcjax.stages.templates import quoted
 
 Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
@@ -143,10 +142,3 @@ async def each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item],
         if isinstance(outcome, BaseException):
             raise outcome
     return [done[place] for place in range(len(items))]
-
-
-def traced(case: Case, stage: str, trace: Mapping[str, Any]) -> dict[str, Any]:
-    """The case's `extra` with the trace of a stage among its `stages`; what is empty or 0 in it is left out."""
-    stages = case.extra.get("stages")
-    told = {key: value for key, value in trace.items() if value or key == "prompts"}
-    return {**case.extra, "stages": {**(stages if isinstance(stages, dict) else {}), stage: told}}

@@ -14,12 +14,13 @@ from typing import Any, Final
 from fcjax.arguments import check_number
 from fcjax.prompts import Prompt, Reply
 from fcjax.records import Atom, Case, Status
-from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Counted, Reject, answers_to, each, traced
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Counted, Reject, answers_to, each
 from fcjax.stages.chunks import chunks
 from fcjax.stages.likeness import shared, words
 from fcjax.stages.reading import own_words, read_list
 from fcjax.stages.refusals import declines
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines, unquoted
+from fcjax.stages.traces import traced
 
 ATOMIZE: Final = Template(
     "atomize/1",
@@ -214,7 +215,7 @@ def _with(case: Case, parts: list[_Part]) -> Case:
     facts = dict.fromkeys(fact for part in parts for fact in part.facts)
     if facts:
         atoms = tuple(Atom(id=f"a{i}", text=fact) for i, fact in enumerate(facts))
-        extra = {key: value for key, value in case.extra.items() if key != "reason"}
+        extra = {key: value for key, value in case.extra.items() if key != "reason" or not case.status.failed}
         return replace(case, atoms=atoms, status=Status.OK, extra=extra)
     if any(part.refused for part in parts):
         return _ended(case, Status.REFUSED, "the response declines to answer", ())

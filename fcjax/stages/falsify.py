@@ -13,8 +13,9 @@ from typing import Final
 from fcjax.arguments import check_number
 from fcjax.prompts import Failure, Prompt, Reply
 from fcjax.records import Case
-from fcjax.stages.answers import Ask, Counted, Reject, answers_to, traced
+from fcjax.stages.answers import Ask, Counted, Reject, answers_to
 from fcjax.stages.templates import Template, quoted
+from fcjax.stages.traces import traced
 
 FALSIFY: Final = Template(
     "falsify/1",

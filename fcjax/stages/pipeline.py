@@ -18,13 +18,14 @@ from fcjax.stages.relate import Ask, Reject
 from fcjax.stages.retrieve import Retrieving, Search
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
+from fcjax.stages.traces import related, traces, untraced, without
 
 Stage = Literal["atomize", "revise", "query", "retrieve", "summarise", "relate"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 
 _WAYS: Final = {
     "atomize": "take the response apart (name a model)",
-    "retrieve": "look for evidence (name a retriever)",
+    "retrieve": "look for evidence (name a retriever: --corpus or --retriever on the command line)",
     "relate": "say what the contexts mean for the atoms (name a model)",
 }
 
@@ -66,7 +67,7 @@ class Pipeline:
 
     def needs(self, stage: Stage, case: Case) -> bool:
         """Whether `case`, which has been through the stages before, lacks what `stage` would find out."""
-        done = _traces(case)
+        done = traces(case)
         match stage:
             case "atomize":
                 return case.atoms is None
@@ -82,7 +83,7 @@ class Pipeline:
             case "relate":
                 # Of relations that were asked for, pairs may be missing: for later contexts, or for another version.
                 failed = any(relation.status.failed for relation in case.relations or ())
-                return case.relations is None or failed or "relate" in case.extra
+                return case.relations is None or failed or related(case) is not None
 
     def lacks(self, case: Case) -> str | None:
         """Why a case cannot go through the stages that it needs; None where it can, or has failed before."""
@@ -145,7 +146,8 @@ class Pipeline:
                 continue
             match stage:
                 case "retrieve":
-                    case = _untraced(await self.retrieve.run(case, search), "summarise")  # new contexts have none
+                    case = await self.retrieve.run(case, search)
+                    case = replace(case, extra=untraced(case, "summarise"))  # new contexts have no summary
                 case _:
                     work: Any = getattr(self, stage)
                     case = await work.run(case, ask, reject)
@@ -172,11 +174,7 @@ def begun_from(case: Case, stage: Stage) -> Case:
         return case
     place = STAGES.index(stage)
     gone = STAGES[place:]
-    traces = {name: trace for name, trace in _traces(case).items() if name not in gone}
-    extra = {key: value for key, value in case.extra.items() if key not in ("relate", "stages", "reason")}
-    if traces:
-        extra["stages"] = traces
-    case = replace(case, relations=None, status=Status.OK, extra=extra)
+    case = replace(case, relations=None, status=Status.OK, extra=without(case, gone))
     if case.atoms is not None:
         case = replace(case, atoms=tuple(_atom_from(atom, gone) for atom in case.atoms))
     if "retrieve" in gone:
@@ -208,14 +206,6 @@ def _unsummarised(context: Context) -> Context:
     return replace(context, text=text, snippet=snippet, summary_confidence=None, extra=extra)
 
 
-def _untraced(case: Case, stage: Stage) -> Case:
-    """The case as one that has yet to go through `stage`."""
-    traces = _traces(case)
-    if stage not in traces:
-        return case
-    return replace(case, extra={**case.extra, "stages": {name: traces[name] for name in traces if name != stage}})
-
-
 def _another_try(case: Case) -> Case:
     """The case without a failure that another try may not meet."""
     if not _can_try_again(case):
@@ -225,8 +215,3 @@ def _another_try(case: Case) -> Case:
 
 def _can_try_again(case: Case) -> bool:
     return case.status in (Status.ATOMIZE_FAILED, Status.STOPPED)
-
-
-def _traces(case: Case) -> dict[str, Any]:
-    traces = case.extra.get("stages")
-    return traces if isinstance(traces, dict) else {}

@@ -12,7 +12,8 @@ from fcjax.arguments import check_number
 from fcjax.passages import Found, Passage
 from fcjax.prompts import Failure
 from fcjax.records import Atom, Case, Context, Status
-from fcjax.stages.answers import each, traced
+from fcjax.stages.answers import each
+from fcjax.stages.traces import traced
 
 Search = Callable[[str, int], Awaitable[Found | Failure]]
 Link = str | None
@@ -39,7 +40,8 @@ class Retrieving:
         """The case with contexts for every atom that has none, or whose retrieval has failed before.
 
         The query is the atom's `query`, or else its text; equal ones are searched for once. Passages with the same
-        evidence are one context, linked to each atom that they were found for (SPEC 2). An atom for which nothing was
+        evidence are one context, linked to each atom that they were found for (SPEC 2); the links of further sources
+        are under `links`, and the prior is the highest that is known of them. An atom for which nothing was
         found has the status `no_evidence`, one whose search failed `retrieval_failed` and the reason in `extra`.
         """
         wanted = {atom.id: query_of(atom) for atom in case.atoms or () if self.lacking(atom)}
@@ -58,9 +60,9 @@ class Retrieving:
         return atom.status is Status.RETRIEVAL_FAILED or (atom.contexts is None and not atom.status.failed)
 
     def _with(self, case: Case, wanted: dict[str, str], answers: dict[str, Found | Failure]) -> Case:
-        contexts = list(case.contexts or ())
-        known = {context.evidence: context.id for context in reversed(contexts) if context.evidence}
-        taken = {context.id for context in contexts} | {atom.id for atom in case.atoms or ()}
+        contexts = {context.id: context for context in case.contexts or ()}
+        known = {context.evidence: context.id for context in reversed(contexts.values()) if context.evidence}
+        taken = contexts.keys() | {atom.id for atom in case.atoms or ()}
         fresh = (id for id in (f"c{number}" for number in count()) if id not in taken)
         tally: Counter[str] = Counter(queries=len(answers))
         atoms: list[Atom] = []
@@ -80,11 +82,15 @@ class Retrieving:
                 context = self._context("", passage)
                 if (id := known.get(context.evidence)) is None:
                     id = known[context.evidence] = next(fresh)
-                    contexts.append(replace(context, id=id))
+                    contexts[id] = replace(context, id=id)
+                else:
+                    contexts[id] = _also_at(contexts[id], context)
                 own[id] = None
             status = Status.OK if own else Status.NO_EVIDENCE
             atoms.append(replace(atom, contexts=tuple(own), status=status, extra=extra))
-        return replace(case, atoms=tuple(atoms), contexts=tuple(contexts), extra=traced(case, "retrieve", dict(tally)))
+        return replace(
+            case, atoms=tuple(atoms), contexts=tuple(contexts.values()), extra=traced(case, "retrieve", dict(tally))
+        )
 
     def _usable(self, found: Found, tally: Counter[str]) -> Iterator[Passage]:
         for passage in found:
@@ -105,6 +111,15 @@ class Retrieving:
             prior=None if self.prior is None else self.prior(passage.link),
             extra={} if passage.note is None else {"note": _whole(passage.note)},
         )
+
+
+def _also_at(context: Context, other: Context) -> Context:
+    """The context, whose evidence another source has too: as far to be trusted as the one that is trusted most."""
+    if other.link is None or other.link in context.links:
+        return context
+    links = [*context.links[1 if context.link else 0 :], other.link]
+    priors = [prior for prior in (context.prior, other.prior) if prior is not None]
+    return replace(context, prior=max(priors, default=None), extra={**context.extra, "links": links})
 
 
 def query_of(atom: Atom) -> str:

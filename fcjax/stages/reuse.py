@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from fcjax.records import Atom, Case, Status
-from fcjax.stages.answers import traced
 from fcjax.stages.pipeline import begun_from
 from fcjax.stages.retrieve import Retrieving, Search
+from fcjax.stages.traces import traced, traces
 
 
 def same(text: str) -> str:
@@ -75,6 +75,4 @@ def was_searched_for(case: Case) -> bool:
 
 
 def _trace(case: Case) -> dict[str, Any]:
-    stages = case.extra.get("stages")
-    found = stages.get("retrieve") if isinstance(stages, dict) else None
-    return found if isinstance(found, dict) else {}
+    return traces(case).get("retrieve", {})

@@ -9,11 +9,12 @@ from typing import Final
 from fcjax.arguments import check_number
 from fcjax.prompts import Prompt
 from fcjax.records import Atom, Case
-from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject, traced
+from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject
 from fcjax.stages.chunks import chunks
 from fcjax.stages.likeness import shared, words
 from fcjax.stages.rewriting import Rewriting, numbered, room, usable
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines
+from fcjax.stages.traces import traced
 
 REVISE: Final = Template(
     "revise/1",

@@ -12,13 +12,14 @@ from fcjax.arguments import check_number, is_number
 from fcjax.prompts import Prompt, Reply
 from fcjax.records import Atom, Case, Context, Status
 from fcjax.selection import merge
-from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject, answers_to, each, traced
+from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject, answers_to, each
 from fcjax.stages.labels import NEVER_CERTAIN
 from fcjax.stages.likeness import shared, words
 from fcjax.stages.nodes import Scalar
 from fcjax.stages.reading import own_words, read_fields
 from fcjax.stages.rewriting import usable
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines, unquoted
+from fcjax.stages.traces import traced
 
 SUMMARISE: Final = Template(
     "summarise/1",

@@ -76,11 +76,6 @@ class Journal:
             self._lines.close()
             raise
 
-    @property
-    def kept(self) -> int:
-        """How many entries an earlier run has left."""
-        return len(self._offset)
-
     def _look(self, header: bytes) -> int:
         """Find the entries that are there; returns where the last one ends."""
         if not self._path.exists():
@@ -108,9 +103,14 @@ class Journal:
         """Raise unless the file was given up in the middle of its first line."""
         if (first.startswith(_BEGINNING) or _BEGINNING.startswith(first)) and not first.endswith(b"\n"):
             return
-        ours = first.startswith(_BEGINNING)
-        seen = "has the stages of another run: its input or settings were others" if ours else "is no journal of stages"
-        remedy = "use those to go on with it, name another output, or give --overwrite (overwrite=True) to begin anew"
+        if first.startswith(_BEGINNING):
+            seen = "has the stages of another run: its input or settings were others"
+            remedy = (
+                "use those to go on with it, name another output, or give --overwrite (overwrite=True) to begin anew"
+            )
+        else:
+            seen = "is no journal of a run, which is kept under this name until the run is complete"
+            remedy = "move it away, or name another output; --overwrite (overwrite=True) would replace it"
         raise OutputError(f"{output_name(self._path)}: {seen}; {remedy}")
 
     def _add(self, case: int, offset: int) -> None:

@@ -39,6 +39,8 @@ _MARKUP: Final = re.compile(
 _PAID: Final = re.compile(r"""["']isAccessibleForFree["']\s*:\s*["']?false""", re.I)
 # What a page says that is called otherwise on the wire: the web reads Latin 1 as Windows 1252, and so on.
 _READ_AS: Final = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949"}
+# What Python calls text encodings too, and no page is written in.
+_NO_CHARSETS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 
 
 class ExtractionError(ValueError):
@@ -111,11 +113,12 @@ def decode(body: bytes, charset: str | None, *, meta: bool = False) -> str:
 def _codec(name: str | None) -> str | None:
     """Python's name of a charset; None for what is none."""
     try:
-        name = codecs.lookup((name or "").strip(" \"'")).name
-        b"".decode(name)  # raises for base64 and its like, which Python calls codecs too
+        found = codecs.lookup((name or "").strip(" \"'"))
     except (LookupError, ValueError):
         return None
-    return _READ_AS.get(name, name)
+    if not found._is_text_encoding or found.name in _NO_CHARSETS:
+        return None
+    return _READ_AS.get(found.name, found.name)
 
 
 def _html(markup: str) -> tuple[str, str | None]:

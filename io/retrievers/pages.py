@@ -124,8 +124,8 @@ class PageReader:
     @property
     def name(self) -> str:
         """What stands for the reader in cache keys: all that changes the text of a page."""
-        sizes = ((name, getattr(self._limits, name)) for name in ("size", "pdf_size"))
-        changed = [f"{name}={size}" for name, size in sizes if size != getattr(_USUAL, name)]
+        limits = ((name, getattr(self._limits, name)) for name in ("size", "pdf_size", "redirects"))
+        changed = [f"{name}={limit}" for name, limit in limits if limit != getattr(_USUAL, name)]
         changed += [f"private={network}" for network in self._guard.private]
         return ",".join([f"pages/{VERSION}", f"{self._length}", *changed])
 

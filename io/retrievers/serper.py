@@ -21,6 +21,7 @@ from fcjax.passages import Found, Passage
 from fcjax.prompts import Failure
 
 SERPER: Final = "https://google.serper.dev"
+_VERSION: Final = 2  # counts up when the same results would give other passages
 _PRICED_ALIKE: Final = 10  # results that cost no more than one
 _MOST: Final = 100
 _REMEDIES: Final = {
@@ -86,7 +87,7 @@ class Serper:
     @property
     def name(self) -> str:
         """What stands for the source in cache keys: all that changes what it finds, and not the key."""
-        parts = ["serper"]
+        parts = [f"serper/{_VERSION}"]
         parts += [self._api.base_url] if self._api.base_url != SERPER else []
         parts += [f"{name}={value}" for name, value in self._where.items()]
         parts += [self._pages.name] if self._pages is not None else []

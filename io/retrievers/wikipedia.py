@@ -24,7 +24,7 @@ from fcjax.io.retrievers.recent import Recent
 from fcjax.passages import Found, Passage
 from fcjax.prompts import Failure
 
-_VERSION: Final = 1  # counts up when the same articles would give other passages
+_VERSION: Final = 2  # counts up when the same articles would give other passages
 _QUERY: Final = 300  # characters; the API refuses longer ones
 _MOST: Final = 40
 _KEPT: Final = 256  # articles in memory: the next query is mostly about the same subject

@@ -1,0 +1,63 @@
+"""What a case itself says was done for it: what each stage did under `stages`, what was related how under `relate`.
+
+A case may bring along something else by these names. Nothing is read from that, it is written back as it came (SPEC
+7), and what is said here goes under `fcjax_stages` and `fcjax_relate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from fcjax.records import Case
+
+_RELATED: Final = ("model", "version", "style")  # what a record of relating has at least
+
+
+def traces(case: Case) -> dict[str, dict[str, Any]]:
+    """What each stage did, by its name."""
+    found = case.extra.get(_stages(case))
+    return found if isinstance(found, dict) else {}
+
+
+def related(case: Case) -> dict[str, Any] | None:
+    """What was asked for when the relations were; None where they came along, or are not known."""
+    found = case.extra.get(_relate(case))
+    return found if isinstance(found, dict) else None
+
+
+def traced(case: Case, stage: str, trace: Mapping[str, Any]) -> dict[str, Any]:
+    """The case's `extra` with the trace of a stage among the others; what is empty or 0 in it is left out."""
+    told = {key: value for key, value in trace.items() if value or key == "prompts"}
+    return {**case.extra, _stages(case): {**traces(case), stage: told}}
+
+
+def untraced(case: Case, stage: str) -> dict[str, Any]:
+    """The case's `extra` as if it had yet to go through `stage`."""
+    left = {name: trace for name, trace in traces(case).items() if name != stage}
+    return {**case.extra, _stages(case): left} if stage in traces(case) else dict(case.extra)
+
+
+def with_related(case: Case, done: Mapping[str, Any]) -> dict[str, Any]:
+    """The case's `extra` with what was done for its relations."""
+    return {**case.extra, _relate(case): dict(done)}
+
+
+def without(case: Case, stages: Collection[str] | None = None) -> dict[str, Any]:
+    """The case's `extra` as if `stages`, all by default, and relating had not been done and nothing had failed."""
+    gone = {_stages(case), _relate(case)} | ({"reason"} if case.status.failed else set())
+    extra = {key: value for key, value in case.extra.items() if key not in gone}
+    left = {name: trace for name, trace in traces(case).items() if stages is not None and name not in stages}
+    return extra | {_stages(case): left} if left else extra
+
+
+def _stages(case: Case) -> str:
+    found = case.extra.get("stages", {})
+    ours = isinstance(found, dict) and all(isinstance(trace, dict) for trace in found.values())
+    return "stages" if ours else "fcjax_stages"
+
+
+def _relate(case: Case) -> str:
+    found = case.extra.get("relate", _RELATED)
+    ours = found is _RELATED or (isinstance(found, dict) and found.keys() >= set(_RELATED))
+    return "relate" if ours else "fcjax_relate"
