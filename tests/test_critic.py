@@ -245,6 +245,44 @@ def test_stages_that_are_left_out_end_a_case_without_a_verdict(server):
     assert labels(whole) == ["supported", "refuted", "unverified"]
 
 
+def test_a_case_for_which_nobody_was_there_is_taken_up_when_somebody_is(server):
+    (found,) = run(server, [town(0)], retrieve=None)
+    assert found.case.response == town(0).response
+    (whole,) = run(server, [parse_case(case_to_dict(found.case))])
+    assert as_bytes([whole]) == as_bytes(run(server, [town(0)]))
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        *({"stages": value} for value in ("three", ["atomize"], {"atomize": True, "revise": "yes"})),
+        *({"relate": value} for value in ("a cousin", {"version": "FR3"}, None)),
+        {"stages": 3, "relate": [], "reason": "chosen by hand"},
+    ],
+)
+def test_what_a_case_brings_along_under_our_names_is_kept_and_not_read(server, foreign):
+    (plain,) = run(server, [town(0)])
+    before = server.calls
+    (found,) = run(server, [town(0, **foreign)])
+    asked = server.calls - before
+    assert found.row | {"fingerprint": ""} == plain.row | {"fingerprint": ""}
+    assert {key: found.case.extra[key] for key in foreign} == foreign
+    assert case_to_dict(begun_from(found.case, "atomize")) == case_to_dict(town(0, **foreign))
+    before = server.calls
+    (again,) = run(server, [parse_case(case_to_dict(found.case))])
+    assert (server.calls, as_bytes([again])) == (before, as_bytes([found]))  # it knows how far it has come
+    (anew,) = run(server, [begun_from(found.case, "revise")])
+    assert (anew.row, server.calls - before) == (found.row, asked - 1)
+
+
+def test_given_relations_are_all_there_is_whatever_stands_under_relate(server):
+    (whole,) = run(server, [town(0)])
+    given = replace(whole.case, relations=whole.case.relations[:1], extra={"relate": {"to": "the town"}})
+    before = server.calls
+    (found,) = run(server, [given])
+    assert (found.case, server.calls) == (given, before)
+
+
 def test_the_early_exit_says_how_far_a_case_goes(server):
     def exit_after(stage, case):
         return "town 1 is known" if stage == "retrieve" and case.id == "town 1" else None

@@ -180,7 +180,7 @@ def test_merged_duplicates_are_spoken_for_by_the_one_that_is_kept():
     contexts = [
         {"id": "c", "text": "one text", "link": "http://first"},
         {"id": "d", "text": "one text", "title": "Second", "link": "http://second"},
-        {"id": "e", "text": "one text", "link": "http://first"},
+        {"id": "e", "text": "one text", "link": "http://first", "links": ["http://third", 3]},
         {"id": "f", "text": "and another"},
     ]
     found = feedback_on(case(atoms, contexts, [against("d", "a2", 0.95), against("f", "a", 0.8), says("e", "b")]))
@@ -189,7 +189,7 @@ def test_merged_duplicates_are_spoken_for_by_the_one_that_is_kept():
     assert found.n_atoms == 2
     c, f = sorted(a.evidence, key=lambda given: given.context)
     assert (c.context, c.source, c.target, c.probability) == ("c", "c", "a", 0.95)
-    assert (c.title, c.links, c.link) == ("Second", ("http://first", "http://second"), "http://first")
+    assert (c.title, c.links, c.link) == ("Second", ("http://first", "http://second", "http://third"), "http://first")
     assert c.repeats == ("d", "e")
     assert (f.context, f.title, f.links, f.link, f.repeats) == ("f", None, (), None, ())
     assert [(group.contexts, group.why) for group in found.repeated] == [(("c", "d", "e"), "same text")]

@@ -502,8 +502,18 @@ def test_every_fault_is_reported_at_once() -> None:
         # the atom `b` is merged into `a`, and `b` is a context too
         Case(id="case", atoms=(Atom(id="a", text="t"), Atom(id="b", text="t")), contexts=(Context(id="b", text="u"),)),
         Case(id="case", atoms=(), contexts=(Context(id="c", text="t", prior=1.5),), relations=()),
+        *(
+            Case(id="case", atoms=(Atom(id="a", text="t", contexts=own),), contexts=contexts, relations=())
+            for own, contexts in (
+                (("c", "d"), (Context(id="c", text="u"),)),
+                (("c",), ()),
+                (("c",), None),
+                (("a",), ()),
+            )
+        ),
     ],
-    ids=["unknown id", "self-relation", "two atoms of one id", "atom and context of one id", "merged", "bad prior"],
+    ids=["unknown id", "self-relation", "two atoms of one id", "atom and context of one id", "merged", "bad prior"]
+    + ["unknown context", "no such context", "contexts not known", "an atom for a context"],
 )
 def test_bad_cases_are_refused_by_name(row: Case) -> None:
     with pytest.raises(InputError, match="case"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import encodings
 import gzip
 import io
+import pkgutil
 import socket
 import time
 from ipaddress import ip_address
@@ -279,6 +281,10 @@ def test_what_holds_no_text_is_that_pages_failure(content_type, body, kind):
         ("utf-16", "text/html", ""),
         ("utf-8-sig", "text/html; charset=nonsense", ""),
         ("utf-8", "text/html; charset=base64", '<meta charset="zlib">'),
+        ("iso-8859-2", "text/html; charset=idna", '<meta charset="iso-8859-2">'),
+        ("iso-8859-2", "text/html; charset=undefined", '<meta charset="iso-8859-2">'),
+        ("iso-8859-2", "text/html; charset=Punycode", '<meta charset="iso-8859-2">'),
+        ("iso-8859-2", "text/html; charset=rot13", '<meta charset="iso-8859-2">'),
     ],
 )
 def test_encodings(encoding, header, meta):
@@ -292,7 +298,10 @@ def test_an_encoding_that_nobody_names_is_guessed():
     assert text.strip() in read(lambda request: answer(text.encode("cp1251"), "text/plain")).text
 
 
-@given(st.binary(max_size=60), st.none() | st.text(max_size=8), st.booleans())
+CHARSETS = sorted(module.name for module in pkgutil.iter_modules(encodings.__path__))
+
+
+@given(st.binary(max_size=60), st.sampled_from(CHARSETS) | st.none() | st.text(max_size=8), st.booleans())
 def test_any_bytes_decode(body, charset, meta):
     decode(body, charset, meta=meta).encode("utf-16", "surrogatepass")
 
@@ -489,9 +498,10 @@ def test_a_name_has_all_that_changes_a_text():
         PageReader(),
         PageReader(length=1000),
         PageReader(limits=PageLimits(size=9000)),
+        PageReader(limits=PageLimits(redirects=1)),
         PageReader(private=HERE),
     ]
-    assert len({reader.name for reader in readers}) == 4
+    assert len({reader.name for reader in readers}) == 5
     assert PageReader(limits=PageLimits(total=9)).name == PageReader().name
 
 

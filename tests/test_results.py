@@ -159,6 +159,18 @@ def test_an_atom_whose_retrieval_failed_is_no_verdict(atom, context):
     assert row["measures"]["n_failed"] == 1
 
 
+@pytest.mark.parametrize("version", [None, "FR2", "FR3"])
+def test_without_lists_of_their_own_all_contexts_are_those_of_each_atom(version):
+    lost, other = {"id": "c", "status": "retrieval_failed"}, {"id": "d", "text": "u", "status": "retrieval_failed"}
+    row = row_of(case(["a", "b"], [lost, other], []), version=version)
+    assert [(one["status"], one["label"]) for one in row["atoms"]] == [("retrieval_failed", None)] * 2
+    assert (row["status"], row["measures"]) == ("retrieval_failed", None)
+    answered = row_of(case(["a"], [lost, "d"], [says("d", "a", "neutral", 0.9)]), version=version)
+    assert (answered["atoms"][0]["status"], answered["atoms"][0]["label"]) == ("ok", "unverified")
+    mixed = row_of(case([{"id": "a", "text": "t", "contexts": []}, "b"], [lost, other], []), version=version)
+    assert [one["status"] for one in mixed["atoms"]] == ["no_evidence", "retrieval_failed"]
+
+
 def test_a_case_whose_atoms_all_failed_has_their_status_and_no_measures():
     row = row_of(case(["a", "b"], ["c"], [failed("c", "a"), failed("c", "b")]))
     assert (row["status"], row["measures"]) == ("relation_failed", None)

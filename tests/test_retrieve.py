@@ -117,6 +117,20 @@ def test_a_source_may_have_a_prior_of_its_own():
     assert [context.prior for context in found.contexts] == [0.6, None]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(("wall", "copy", "prior"), [(0.6, 0.9, 0.9), (0.6, None, 0.6), (None, None, None)])
+def test_the_same_words_at_two_places_keep_both_links_and_the_better_prior(order, wall, copy, prior):
+    elsewhere = Passage(title="A copy", text=WALL.text, link="https://c.example/copy")
+    priors = {WALL.link: wall, elsewhere.link: copy}
+    places = (WALL, elsewhere)[::order]
+    source = Source({"one": (*places, WALL), "two": places[:1]})
+    found = retrieved(case("one", "two"), source, prior=priors.get)
+    (context,) = found.contexts
+    assert context.links == tuple(passage.link for passage in places)
+    assert context.prior == prior
+    assert case_to_dict(found)["contexts"][0]["links"] == [places[1].link]
+
+
 def test_a_passage_without_a_word_is_no_evidence():
     found = retrieved(case("one"), Source({}, (Passage(title="Only a title", link="https://a.example"),)))
     assert (found.contexts, found.atoms[0].status) == ((), Status.NO_EVIDENCE)

@@ -33,7 +33,7 @@ from fcjax.prompts import Failure
 
 Result = TypeVar("Result")
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Counts up when the same page would give another text: a part of the keys under which results are stored."""
 _KEPT: Final = 64  # documents in memory: the next query is mostly about the same subject
 _THREADS: Final = 2  # documents that are being extracted at once
