@@ -47,7 +47,7 @@ def relation_faults(relation: Relation, known: Collection[str], place: str) -> l
     """A relation is between two of the `known` variables and has, unless it failed, a type and a probability."""
     if not isinstance(relation, Relation):
         return [_no_record(relation, "Relation", place)]
-    faults = []
+    faults: list[Fault] = []
     source, target, p = relation.source, relation.target, relation.probability
     for end, name in (("source", source), ("target", target)):
         if not isinstance(name, str) or name not in known:
@@ -94,7 +94,7 @@ def case_faults(case: Case) -> list[Fault]:
 
 
 def _atom_faults(atom: Atom, place: str) -> list[Fault]:
-    faults = []
+    faults: list[Fault] = []
     if not isinstance(atom.text, str):
         faults.append(Fault(f"text is {atom.text!r:.60}; allowed: a string", field=f"{place}.text"))
     return faults

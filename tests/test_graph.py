@@ -512,8 +512,10 @@ def test_every_fault_is_reported_at_once() -> None:
             )
         ),
     ],
-    ids=["unknown id", "self-relation", "two atoms of one id", "atom and context of one id", "merged", "bad prior"]
-    + ["unknown context", "no such context", "contexts not known", "an atom for a context"],
+    ids=[
+        *("unknown id", "self-relation", "two atoms of one id", "atom and context of one id", "merged", "bad prior"),
+        *("unknown context", "no such context", "contexts not known", "an atom for a context"),
+    ],
 )
 def test_bad_cases_are_refused_by_name(row: Case) -> None:
     with pytest.raises(InputError, match="case"):
