@@ -190,7 +190,7 @@ def _kept_rows(
     Raises `OutputError` before the first one where the file, or the one where its lines gather, holds anything that is
     not this run's own. `id_of` gives the id of case `i`: a line that was cut short must be that case's.
     """
-    remedy = "name another file, or give --overwrite (overwrite=True) to write over it"
+    remedy = "name another file, or overwrite it (--overwrite)"
     work = working_file(out)
     end = 0
 

@@ -20,11 +20,20 @@ from fcjax.errors import Fault, SettingsError
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 _EPILOG = """\b
-Examples:
-  fcjax score cases.jsonl -o results.jsonl      score a file; run it again to go on after a stop
-  fcjax validate cases.jsonl                    list everything that is wrong with a file
-  fcjax convert problem.json cases.jsonl        from one format to another
-  fcjax infer model.uai --evid model.uai.evid   marginals of a bare Markov network
+From responses to what is false in them, and to better ones; the model is named by --base-url and --model:
+  fcjax doctor --base-url URL --model NAME                             whether an endpoint will do
+  fcjax critique responses.jsonl -o results.jsonl --corpus documents/  which claims are false, on what evidence
+  fcjax rescore results.jsonl -o release.jsonl --preset release        the same with other numbers, without a prompt
+  fcjax correct results.jsonl -o corrected.jsonl --corpus documents/   responses rewritten by that
+  fcjax eval grid.yaml -o comparison                                   methods of correction compared
+
+\b
+From cases that have their claims, passages or relations:
+  fcjax relate cases.jsonl -o related.jsonl      ask the model what each passage says of each claim
+  fcjax score related.jsonl -o results.jsonl     score a file; run it again to go on after a stop
+  fcjax validate cases.jsonl                     list everything that is wrong with a file
+  fcjax convert problem.json cases.jsonl         from one format to another
+  fcjax infer model.uai --evid model.uai.evid    marginals of a bare Markov network
 
 `fcjax COMMAND --help` says more. Exit codes: 0 all is well, 1 some cases failed, 2 bad usage or nothing could be
 read, 130 interrupted."""
@@ -60,9 +69,11 @@ def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json
     documents: list[dict[str, Any]] = []
     for file in files:
         document: dict[str, Any] = {"file": file, "n_faults": 0, "n_notes": 0, "faults": [], "notes": []}
+        unfinished = 0  # cases that lack stages
         for fault in faults_of(file):
             kind = "note" if isinstance(fault, Notice) else "fault"
             document[f"n_{kind}s"] += 1
+            unfinished += kind == "note" and " missing; add " in fault.message
             if as_json:
                 document[f"{kind}s"].append(shell.fault_dict(fault))
             elif not quiet:
@@ -71,6 +82,11 @@ def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json
         if not (as_json or quiet):
             counts = f"{shell.counted(document['n_faults'], 'fault')}, {shell.counted(document['n_notes'], 'note')}"
             click.secho(f"{file}: {counts}", fg="red" if document["n_faults"] else "green")
+            if unfinished:
+                cases = shell.counted(unfinished, "case")
+                click.echo(
+                    f"{cases} not ready for `fcjax score`: `fcjax critique` finds what they lack, and scores them"
+                )
     total = sum(document["n_faults"] for document in documents)
     if as_json:
         shell.print_json({"n_faults": total, "files": documents})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +16,7 @@ from fcjax.errors import SettingsError
 
 if TYPE_CHECKING:
     from fcjax.critic import Critic
+    from fcjax.errors import Fault
     from fcjax.io.retrievers.cached import Cached
     from fcjax.io.retrievers.domains import Domains
     from fcjax.passages import Retriever
@@ -56,7 +57,7 @@ critic_options = shell.added(
         "--corpus",
         metavar="PATH",
         type=click.Path(exists=True),
-        help="A folder of documents (.txt, .md, .html, .jsonl), or one file of them.",
+        help="A folder of documents (.txt, .md, .html, .pdf, .json, .jsonl; plain or .gz), or one file of them.",
     ),
     click.option(
         "--k-contexts",
@@ -109,10 +110,40 @@ critic_options = shell.added(
 """How a response is taken apart, evidence found, related and scored; `taken_critic` takes them out of the others."""
 
 
-def taken_critic(options: dict[str, Any], asking: Asking, *, dry_run: bool = False) -> Critic:
+@dataclass(slots=True)
+class Unread:
+    """What of a corpus could not be read: the first hundred faults, and how many there are."""
+
+    faults: tuple[Fault, ...] = ()
+    count: int = 0
+
+    def tell(self, corpus: str) -> None:
+        """Warn of it: what is worse comes first, a document before a row, and what was left out by its name last."""
+        if not self.count:
+            return
+        shell.say(f"warning: {corpus}: {shell.counted(self.count, 'thing')} could not be read")
+        place = os.path.realpath(corpus)
+        worst = sorted(self.faults, key=lambda fault: (fault.file == place, fault.line is not None))
+        for fault in worst[:_UNREAD]:
+            shell.say(f"warning: {fault}")
+        if self.count > _UNREAD:
+            shell.say(f"warning: and {self.count - _UNREAD:,} more; --json names the first hundred")
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as JSON."""
+        return {"n_corpus_faults": self.count, "corpus_faults": [shell.fault_dict(fault) for fault in self.faults]}
+
+
+_UNREAD: Final = 5  # things that could not be read, named in a warning
+
+
+def taken_critic(
+    options: dict[str, Any], asking: Asking, *, dry_run: bool = False, unread: Unread | None = None
+) -> Critic:
     """The critic that the options of `critic_options` describe; they are taken out of `options`.
 
-    A dry run opens no source of evidence. Raises `SettingsError`, `InputError` and `OutputError`.
+    A dry run opens no source of evidence. `unread` gets what of a corpus could not be read; people are told of it in
+    any case. Raises `SettingsError`, `InputError` and `OutputError`.
     """
     from fcjax.critic import Critic
     from fcjax.settings import Settings
@@ -130,7 +161,7 @@ def taken_critic(options: dict[str, Any], asking: Asking, *, dry_run: bool = Fal
     settings = Settings(version=how.version, limits=shell.taken_limits(options), **numbers, **engine)
     critic = Critic(
         asking.client,
-        retrieve=None if dry_run else _retriever(name, corpus, domains, asking),
+        retrieve=None if dry_run else _retriever(name, corpus, domains, asking, unread or Unread()),
         relate=how.model,
         settings=settings,
         pipeline=pipeline,
@@ -194,7 +225,7 @@ def _pipeline(options: dict[str, Any], retriever: str, domains: Domains, templat
     return Pipeline(retrieve=retrieve, **work, **({} if stages is None else {"stages": stages}))
 
 
-def _retriever(name: str, corpus: str | None, domains: Domains, asking: Asking) -> Retriever | None:
+def _retriever(name: str, corpus: str | None, domains: Domains, asking: Asking, unread: Unread) -> Retriever | None:
     """The source of evidence, behind the store; a corpus is on disk itself."""
     source: Retriever
     match name:
@@ -203,9 +234,8 @@ def _retriever(name: str, corpus: str | None, domains: Domains, asking: Asking) 
 
             assert corpus is not None
             source = LocalCorpus.open(corpus)
-            if source.fault_count:
-                count = shell.counted(source.fault_count, "thing")
-                shell.say(f"warning: {corpus}: {count} could not be read; the first: {source.faults[0]}")
+            unread.faults, unread.count = source.faults, source.fault_count
+            unread.tell(corpus)
         case "serper":
             from fcjax.io.retrievers.pages import PageReader
             from fcjax.io.retrievers.serper import Serper

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcjax import shell
-from fcjax.cli_critic import STAGES, critic_options, refuse_corpus, searched, taken_critic
+from fcjax.cli_critic import STAGES, Unread, critic_options, refuse_corpus, searched, taken_critic
 from fcjax.cli_model import COUNT, Asking, client_options, taken_client
+from fcjax.cli_outlook import show_outlook
 from fcjax.cli_relate import client_report, counts, dollars
 from fcjax.errors import BudgetError, SettingsError
 
@@ -29,7 +30,7 @@ _EPILOG = """\b
 Examples:
   fcjax critique responses.jsonl -o results.jsonl --corpus documents/ --base-url http://localhost:8000 --model NAME
   fcjax critique responses.jsonl -o results.jsonl --retriever wikipedia --model gpt-4o-mini --budget-dollars 5
-  fcjax critique responses.jsonl --dry-run --corpus documents/ --model NAME       which stages, for how many cases
+  fcjax critique responses.jsonl --dry-run --corpus documents/ --model NAME       what it takes, as far as known
   fcjax critique responses.jsonl -o few.jsonl --sample 20 --seed 7 --corpus documents/ --model NAME
   fcjax critique results.cases.jsonl -o anew.jsonl --from-stage relate --style packed --model OTHER
   fcjax rescore results.jsonl -o release.jsonl --preset release                   the same, scored anew
@@ -88,17 +89,23 @@ def critique(
         raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be done")
     if as_json and "-" in (out, cases_out):
         raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
-    also_read = [options["config"], options["priors"], *options["templates"].values()]
+    also_read = [source, options["config"], options["priors"], *options["templates"].values()]
     refuse_corpus(options["corpus"], out, cases_out)
+    from fcjax.cli_score import cases_of
     from fcjax.outlook import Choice
 
+    source = cases_of(source)
+    corpus = options["corpus"]
+    evidence = {"retriever": options["retriever"] or ("local" if corpus else "given"), "corpus": corpus}
     choice = Choice(**{name: options.pop(name) for name in ("limit", "sample", "seed", "from_stage")})
     with taken_client(options, dry_run=dry_run) as asking:
-        critic = taken_critic(options, asking, dry_run=dry_run)
+        unread = Unread()
+        critic = taken_critic(options, asking, dry_run=dry_run, unread=unread)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": asking.endpoint, "model": asking.model}
-        about["store"] = None if asking.store is None else str(asking.store)
+        about |= {"store": None if asking.store is None else str(asking.store), **evidence}
+        about |= unread.to_dict()
         if dry_run:
-            _show_outlook(source, asking, critic, choice, about, quiet=quiet, as_json=as_json)
+            show_outlook(source, asking, critic, choice, about, quiet=quiet, as_json=as_json)
             return
         assert out is not None
         _run(
@@ -176,6 +183,9 @@ def _run(
             click.echo(f"{shell.counted(len(report.summary), 'result')} in {out}{told}", err=aside)
     if watch.first_failure and not quiet:
         shell.say(f"warning: {_failures(report)}; the first: {watch.first_failure}")
+    if watch.unclaiming and not watch.claiming and not quiet:
+        responses = shell.counted(watch.unclaiming, "response")
+        shell.say(f"warning: the model finds no claim in any of {responses}; ask another one")
     if report.summary.statuses.keys() == {"invalid_input"}:
         shell.say(f"error: {source}: not one case could be used")
         ctx.exit(shell.UNUSABLE)
@@ -187,8 +197,10 @@ class _Watch:
 
     def __init__(self, asked: Stats, searches: SearchStats | None, *, table: bool, live: bool):
         self.begun = False
-        self.done = 0
+        self.cases = self.done = 0
         self.first_failure: str | None = None
+        self.unclaiming = self.claiming = 0  # responses in which a model found no claim, and others
+        self._ended = 0  # cases that will go through no stage more, done or not
         self._asked, self._searches, self._wants_live = asked, searches, live
         self._live: Any = None
         self._worst: Any = None
@@ -200,7 +212,7 @@ class _Watch:
             self._worst, self._doubtful = Worst(), Doubtful()
 
     def begins(self, found: Outlook) -> None:
-        self.begun = True
+        self.begun, self.cases = True, found.cases
         if found.lacking:
             first, lack = next(iter(found.lacking.items()))
             cases = shell.counted(found.cases, "case")
@@ -214,13 +226,17 @@ class _Watch:
         use_persistent_cache()
 
     def stage(self, stage: Stage, case: Case, kept: bool) -> None:
-        if self._live:
-            from fcjax.casebook import has_failures
+        from fcjax.casebook import has_failures
 
-            self._live.stage(stage, kept, not kept and has_failures(stage, case))
+        failed = not kept and has_failures(stage, case)
+        self._ended += not failed and (stage == "relate" or case.atoms == ())
+        if self._live:
+            self._live.stage(stage, kept, failed)
 
     def case(self, critique: Critique) -> None:
         self.done += 1
+        self.unclaiming += critique.status == "no_atoms" and _was_asked(critique.case)
+        self.claiming += bool(critique.case.atoms)
         self.first_failure = self.first_failure or _failure(critique)
         if self._doubtful:
             self._doubtful.add(critique.case.id, critique.feedback)
@@ -237,8 +253,8 @@ class _Watch:
         """What there is to go on from."""
         places = [] if out == "-" else [f"what the stages found is in {out}.stages"]
         places += [f"all replies are in {asking.store}"] if asking.store else []
-        done = shell.counted(self.done, "case")
-        return "; ".join([f"{done} had all that they lacked", *places, "run the same command to go on"])
+        done = f"{max(self.done, self._ended):,} of {shell.counted(self.cases, 'case')} finished"
+        return "; ".join([done, *places, "run the same command to go on"])
 
     def close(self) -> None:
         if self._live:
@@ -249,6 +265,13 @@ class _Watch:
         from fcjax.display import draw_summary, show
 
         show(self._worst, self._doubtful, draw_summary(summary), stderr=stderr)
+
+
+def _was_asked(case: Case) -> bool:
+    """Whether it was a model that found no atoms in a response."""
+    from fcjax.stages.traces import traces
+
+    return bool(traces(case).get("atomize", {}).get("prompts"))
 
 
 def _failure(critique: Critique) -> str | None:
@@ -274,6 +297,11 @@ def _failures(report: Report) -> str:
 
 
 _FAILING = {"retrieve": "retrieval", "relate": "pair"}
+_LEFT = {
+    "revise": ("atom", "without a rewording that could be used: the words are those of the response"),
+    "query": ("atom", "without a query that could be used: searched for by the atom's own words"),
+    "summarise": ("context", "without a summary that could be used: the passage stands as it was"),
+}
 
 
 def _told(report: Report, stats: Stats, searches: SearchStats | None) -> list[str]:
@@ -283,6 +311,11 @@ def _told(report: Report, stats: Stats, searches: SearchStats | None) -> list[st
         lines.append(f"{shell.counted(report.relations.total(), 'relation')}: {counts(report.relations)}")
     for stage, kinds in report.failed.items():
         lines.append(f"{kinds.total():,} failed in the stage {stage}: {counts(kinds)}")
+    for stage, (what, left) in _LEFT.items():
+        sums = report.stages.get(stage, Counter())
+        if without := {kind: sums[kind] for kind in ("missing", "failed") if sums[kind]}:
+            count, asked = sum(without.values()), sums["done"] + sums["irrelevant"] + sum(without.values())
+            lines.append(f"{count:,} of {shell.counted(asked, what)} {left} ({counts(without)})")
     if removed := report.stages.get("summarise", Counter())["irrelevant"]:
         lines.append(f"{shell.counted(removed, 'context')} left out as irrelevant")
     if report.repeated:
@@ -304,37 +337,3 @@ def _told(report: Report, stats: Stats, searches: SearchStats | None) -> list[st
 
 def _searches(stats: SearchStats) -> dict[str, Any]:
     return {**asdict(stats), "failed": dict(stats.failed)}
-
-
-def _show_outlook(
-    source: str,
-    asking: Asking,
-    critic: Critic,
-    choice: Choice,
-    about: dict[str, Any],
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Say what a run would do, as far as that is known before it."""
-    from fcjax.outlook import estimate_file, settings_of
-
-    found, asked = estimate_file(source, critic, choice, count_tokens=asking.count_tokens)
-    assert asked is not None
-    planned = {stage: found.planned[stage] for stage in STAGES if found.planned[stage]}
-    if as_json:
-        known = {"n_cases": found.cases, "n_lacking": len(found.lacking), "planned": planned}
-        prompts = {**asdict(asked), "to_send": asked.to_send}
-        settings = {"settings": settings_of(critic, choice)}
-        shell.print_json(about | settings | {"dry_run": True, **known, "relate": prompts})
-    elif not quiet:
-        click.echo(f"{shell.counted(found.cases, 'case')}; {len(found.lacking):,} that nothing can be done for")
-        for place, lack in list(found.lacking.items())[:3]:
-            click.echo(f"  case {place + 1}: {lack}")
-        click.echo(f"cases by the stages that they will go through: {counts(planned) or 'none'}")
-        if asked.prompts:
-            click.echo(
-                f"relations of those that have atoms and contexts: {shell.counted(asked.prompts, 'prompt')}, "
-                f"{asked.stored:,} in the store already: {asked.to_send:,} to send, about {asked.prompt_tokens:,} "
-                f"tokens in and at most {asked.completion_tokens:,} out; cost at most {dollars(asked.cost)}"
-            )

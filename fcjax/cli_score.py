@@ -90,7 +90,13 @@ def rescore(ctx: click.Context, /, source: str, out: str, **options: Any) -> Non
     them. OUT gets one JSON line a case, with feedback.
     """
     cases = cases_of(source)
-    options["version"] = options["version"] or _version_of(cases)
+    related, version = _version_of(cases), options["version"]
+    if related and version and version > related and not options["quiet"]:
+        shell.say(
+            f"warning: {cases}: its cases were related for {related}, so that what {version} counts beside that is not "
+            f"there; `fcjax critique {cases} --version {version}` asks about it"
+        )
+    options["version"] = version or related or "FR2"
     _run(ctx, cases, out, feedback=True, **options)
 
 
@@ -107,14 +113,14 @@ def cases_of(source: str) -> str:
     return str(beside)
 
 
-def _version_of(cases: str) -> str:
-    """The version that cases were related for, FR2 where none of the first says so."""
+def _version_of(cases: str) -> str | None:
+    """The version that cases were related for; None where none of the first says so."""
     from fcjax.io.files import read_cases
+    from fcjax.stages.traces import related
 
     rows = islice(read_cases(cases), _LOOK) if cases != "-" else ()
-    traces = (row.case.extra.get("relate") for row in rows if row.case is not None)
-    versions = (trace.get("version") for trace in traces if isinstance(trace, dict))
-    return next((version for version in versions if version in ("FR1", "FR2", "FR3")), "FR2")
+    versions = ((related(row.case) or {}).get("version") for row in rows if row.case is not None)
+    return next((version for version in versions if version in ("FR1", "FR2", "FR3")), None)
 
 
 def _run(

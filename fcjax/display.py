@@ -19,7 +19,7 @@ from fcjax.shell import counted
 from fcjax.summary import has_failed
 
 SHOWN: Final = 25
-"""Cases in the table at the end; of more, the worst ones."""
+"""Cases in the table at the end; of more, a few that failed and the worst ones."""
 
 _NAME_WIDTH: Final = 40
 _LEAST_NAME: Final = 12
@@ -97,41 +97,54 @@ def clock(seconds: float) -> str:
 
 
 class Worst:
-    """The rows that the table at the end shows: all of a few, else the `SHOWN` worst ones."""
+    """The rows that the table at the end shows: all of a few, else some that failed and the worst scored ones."""
 
     def __init__(self) -> None:
-        self._lines: list[tuple[tuple[float, float, int], Row]] = []
-        self.count = 0
+        self._failed: list[tuple[int, Row]] = []  # the first ones, with their places
+        self._others: list[tuple[tuple[float, int], Row]] = []
+        self.count = self.count_failed = 0
 
     def add(self, row: Row) -> None:
-        measures = row["measures"]
-        rank = (
-            (-1.0, 0.0)
-            if has_failed(row["status"])
-            else (1.0, 0.0)
-            if measures is None
-            else (0.0, measures["precision"])
-        )
-        self._lines.append(((*rank, self.count), row | {"atoms": None}))
+        measures, kept = row["measures"], row | {"atoms": None}
+        if has_failed(row["status"]):
+            if len(self._failed) < SHOWN:
+                self._failed.append((self.count, kept))
+            self.count_failed += 1
+        else:
+            worth = 2.0 if measures is None else measures["precision"]  # without atoms nothing is bad about it
+            self._others.append(((worth, self.count), kept))
+            if len(self._others) > 8 * SHOWN:
+                self._others.sort(key=lambda line: line[0])
+                del self._others[SHOWN:]
         self.count += 1
-        if len(self._lines) > 8 * SHOWN:
-            self._lines.sort(key=lambda line: line[0])
-            del self._lines[SHOWN:]
+
+    def _chosen(self) -> list[Row]:
+        others = sorted(self._others, key=lambda line: line[0])
+        if self.count <= SHOWN:
+            lines = [*self._failed, *((place, row) for (_, place), row in others)]
+            return [row for _, row in sorted(lines, key=lambda line: line[0])]
+        failed = [row for _, row in self._failed[:_REASONS]]
+        return failed + [row for _, row in others[: SHOWN - len(failed)]]
+
+    def _title(self, shown: int) -> str:
+        if self.count <= SHOWN:
+            return "Cases"
+        failed = min(self.count_failed, _REASONS)
+        among = f", with {failed} of {self.count_failed:,} that failed" if failed else ""
+        return f"The {shown} worst of {self.count:,} cases{among}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """One line a case: what was counted, and what it came to; then why cases have failed.
 
         A narrow terminal has fewer columns, never the name cut away.
         """
-        few = self.count <= SHOWN
-        title = "Cases" if few else f"The {SHOWN} worst of {self.count:,} cases"
-        shown = [row for _, row in sorted(self._lines, key=lambda line: line[0][2] if few else line[0])][:SHOWN]
+        shown = self._chosen()
         rows = [_case_cells(row) for row in shown]
         widths = {name: max([len(name), *(len(row[name]) for row in rows if name in row)]) for name in _COLUMNS[0]}
         for names in _COLUMNS:
             if 4 + _LEAST_NAME + sum(2 + widths[name] for name in names) <= options.max_width:
                 break
-        table = _table(title)
+        table = _table(self._title(len(shown)))
         table.add_column("case", overflow="fold", min_width=min(_LEAST_NAME, options.max_width - 4))
         for name in names:
             table.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
@@ -139,11 +152,11 @@ class Worst:
             table.add_row(plain(str(row["id"])), *(cells.get(name, "") for name in names))
         yield table
         legend = Text("S supported, R refuted, U unverified\n" if "S" in names else "")
-        failed = [row for row in shown if has_failed(row["status"])]
-        for row in failed[:_REASONS]:
+        told = [row for row in shown if has_failed(row["status"])][:_REASONS]
+        for row in told:
             legend.append_text(Text.assemble("\n", (str(plain(row["id"])), "bold"), f": {row['reason']}"))
-        if len(failed) > _REASONS:
-            legend.append(f"\nand {len(failed) - _REASONS} more; the results say why each has failed")
+        if self.count_failed > len(told):
+            legend.append(f"\nand {self.count_failed - len(told):,} more; the results say why each has failed")
         yield legend
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import islice
 from random import Random
-from typing import Any
+from typing import Any, Final, Self
 
 import orjson
 
@@ -19,11 +20,12 @@ from fcjax.errors import Fault, refuse_where_all_lack
 from fcjax.io.files import CaseRow, case_to_dict, read_cases
 from fcjax.io.files.streams import Source, display_name
 from fcjax.io.stats import Estimate
-from fcjax.prompts import Prompt
+from fcjax.prompts import Failure, Prompt
 from fcjax.records import Case, Status
 from fcjax.relating import questions
 from fcjax.scoring import reason_of
-from fcjax.stages.pipeline import STAGES, Stage, begun_from
+from fcjax.stages.pipeline import STAGES, Pipeline, Stage, begun_from
+from fcjax.stages.refusals import declines
 from fcjax.stages.templates import Template
 from fcjax.survey import digest_of, readable_twice
 
@@ -83,7 +85,7 @@ def outlook(path: str, critic: Critic, choice: Choice) -> Outlook:
         if lack:
             found.lacking[found.cases] = lack.message
             first = first or replace(lack, file=display_name(path), line=lack.line or line, case=case.id)
-        found.planned.update(critic.pipeline.plan(case))
+        found.planned.update(planned(critic.pipeline, case))
         digest.update(digest_of(orjson.dumps(case_to_dict(case))))
         found.cases += 1
     refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
@@ -108,24 +110,123 @@ def settings_of(critic: Critic, choice: Choice | None = None) -> dict[str, Any]:
     }
 
 
+def planned(pipeline: Pipeline, case: Case) -> tuple[Stage, ...]:
+    """The stages that a case will go through, as far as can be seen before the first: for a response that has no words,
+    or only declines to answer, there is none after that."""
+    stages = pipeline.plan(case)
+    if case.atoms == ():
+        return ()
+    response = case.response or ""
+    if "atomize" in stages and (declines(response) or not any(sign.isalnum() for sign in response)):
+        return ("atomize",)
+    return stages
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What is known of a stage before a run: of the `cases` that will go through it, those that are `open` will ask
+    what depends on the stages before. Repairs of answers come on top."""
+
+    cases: int
+    open: int
+    asks: Estimate | None  # for the others; None where there are none, and for `retrieve`
+    searches: int | None = None  # of `retrieve`, for the others
+
+
 def estimate_file(
     source: Source,
     critic: Critic,
     choice: Choice | None = None,
     *,
     count_tokens: Callable[[Prompt], int] | None = None,
-) -> tuple[Outlook, Estimate | None]:
-    """What is known of a run before it: the stages that cases will go through, and what relating those will ask that
-    have their atoms and contexts already; None without a client. Nothing is sent. Raises as `outlook` does.
+) -> tuple[Outlook, dict[Stage, Prospect]]:
+    """What is known of a run before it: what each stage will ask, as far as that does not depend on others. Nothing is
+    sent. Raises as `outlook` does.
     """
     choice = choice or Choice()
-    with readable_twice(source) as path:
+    prospects: dict[Stage, Prospect] = {}
+    with readable_twice(source) as path, _Rehearsal(critic) as rehearsal:
         found = outlook(path, critic, choice)
-        if critic.client is None:
-            return found, None
-        ready = (case for case, _, _ in choice.cases(path) if critic.pipeline.plan(case) == ("relate",))
-        prompts = (question.prompt() for case in ready for question in questions(case, critic.how))
-        return found, asyncio.run(critic.client.estimate(prompts, count_tokens=count_tokens))
+        ready: Counter[Stage] = Counter()
+        for case, _, _ in choice.cases(path):
+            ready.update(_ready(planned(critic.pipeline, case)))
+        for stage in STAGES:
+            if not (cases := found.planned[stage]):
+                continue
+            asks = searches = None
+            those = (case for case, _, _ in choice.cases(path) if stage in _ready(planned(critic.pipeline, case)))
+            if ready[stage] and stage == "retrieve":
+                searches = sum(rehearsal.searches(case) for case in those)
+            elif ready[stage] and critic.client is not None:
+                prompts = (prompt for case in those for prompt in rehearsal.prompts(stage, case))
+                asks = asyncio.run(critic.client.estimate(prompts, count_tokens=count_tokens))
+            prospects[stage] = Prospect(cases, cases - ready[stage], asks, searches)
+    return found, prospects
+
+
+_FINDS: Final = ("atomize", "retrieve", "summarise")
+"""Stages that decide how much those after them will ask: the others change the words of atoms and no more."""
+
+
+def _ready(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Of the stages that a case will go through, those of which it is known what they will ask."""
+    end = next((place for place, stage in enumerate(stages, 1) if stage in _FINDS), len(stages))
+    return stages[:end]
+
+
+class _Rehearsal:
+    """Stages that run with nobody to answer them: what they ask first is known then.
+
+    Whoever counts may be in an event loop already, so that they run in a thread that has its own.
+    """
+
+    def __init__(self, critic: Critic):
+        self._pipeline, self._how = critic.pipeline, critic.how
+        self._thread = ThreadPoolExecutor(1, "fcjax rehearsal")
+        self._runner = asyncio.Runner()
+
+    def prompts(self, stage: Stage, case: Case) -> Iterator[Prompt]:
+        """What `stage` asks about a case."""
+        if stage == "relate":
+            return (question.prompt() for question in questions(case, self._how))
+        asked: list[Prompt] = []
+
+        async def ask(prompt: Prompt) -> Failure:
+            asked.append(prompt)
+            return _UNASKED
+
+        work: Any = getattr(self._pipeline, stage)
+        self._run(work.run(_afresh(case), ask))
+        return iter(asked)
+
+    def searches(self, case: Case) -> int:
+        """How many searches there are for a case."""
+        queries: list[str] = []
+
+        async def search(query: str, k: int) -> Failure:
+            queries.append(query)
+            return _UNASKED
+
+        self._run(self._pipeline.retrieve.run(_afresh(case), search))
+        return len(queries)
+
+    def _run(self, work: Coroutine[Any, Any, Case]) -> None:
+        self._thread.submit(self._runner.run, work).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.submit(self._runner.close).result()
+        self._thread.shutdown()
+
+
+_UNASKED: Final = Failure("unasked", "this is a rehearsal")
+
+
+def _afresh(case: Case) -> Case:
+    """The case without a failure that it had before: the stages leave failed ones alone."""
+    return replace(case, status=Status.OK)
 
 
 def described(value: Any) -> Any:

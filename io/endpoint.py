@@ -54,7 +54,7 @@ class Endpoint:
         if not (key.isascii() and key.isprintable() and " " not in key):
             raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY anew")
         if not self.model:
-            raise SettingsError("no model is named; name one, or set FCJAX_MODEL")
+            raise SettingsError("no model is named; name one (--model), or set FCJAX_MODEL")
         for place in _secrets(self.options, "options"):
             seen = f"{place} looks like a secret, and options are stored with every question"
             raise SettingsError(f"{seen}; name the variable that holds the key in api_key_env")
@@ -96,7 +96,9 @@ class Endpoint:
             named = variable if variable.isidentifier() else "what is no name"  # perhaps the key itself
             raise SettingsError(f"{config}: api_key_env names {named}, which is not set")
         if not url and not key:
-            raise SettingsError("no endpoint is named; give a base URL, or set OPENAI_BASE_URL or OPENAI_API_KEY")
+            raise SettingsError(
+                "no endpoint is named; give its base URL (--base-url), or set OPENAI_BASE_URL or OPENAI_API_KEY"
+            )
         named = model or given.get("model") or env.get("FCJAX_MODEL") or ""
         return cls(url or OPENAI, named, key, given.get("options", {}))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -339,6 +340,25 @@ def test_progress_is_drawn_on_a_terminal_only(many, tmp_path):
     assert b"/2500" in drawn
     assert "25 worst of 2,500" in shown
     assert "\x1b" not in shown  # standard output was no terminal
+
+
+def test_the_worst_scored_cases_are_shown_beside_a_few_failed_ones(tmp_path):
+    refused = [{"id": f"refused {i}", "status": "refused", "reason": "it declines"} for i in range(40)]
+    source = write(tmp_path / "in.jsonl", *refused, *(case(f"scored {i}") for i in range(280)))
+    shown = fcjax("score", source, COLUMNS="120").stdout.decode()
+    assert "The 25 worst of 320 cases, with 5 of 40 that failed" in shown
+    table = shown.partition("S supported")[0]
+    assert (len(re.findall("refused [0-9]", table)), table.count("scored ")) == (5, 20)
+    assert shown.count(": it declines") == 5
+    assert "and 35 more; the results say why each has failed" in shown
+
+
+def test_validate_says_what_makes_bare_responses_ready(good, tmp_path):
+    source = write(tmp_path / "in.jsonl", {"id": "1", "response": "One."}, {"id": "2", "response": "Two."})
+    done = fcjax("validate", source)
+    assert done.returncode == OK
+    assert "2 cases not ready for `fcjax score`: `fcjax critique` finds what they lack" in done.stdout.decode()
+    assert "critique" not in fcjax("validate", good).stdout.decode()
 
 
 def test_validate_lists_every_fault_with_its_place(good, tmp_path):

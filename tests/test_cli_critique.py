@@ -17,6 +17,8 @@ from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
 from test_cli_relate import KEY, environment, stored
 from test_relating import rows_in, write
 
+from fcjax.stages.chunks import chunks
+
 TOWNS = 10
 
 
@@ -147,7 +149,111 @@ def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
     document = json.loads(done.stdout)
     assert document["planned"] == {"relate": 3}
     relations = sum(len(row["relations"]) for row in rows_in(related))
-    assert (document["relate"]["prompts"], document["relate"]["to_send"]) == (relations, 0)
+    asks = document["stages"]["relate"]["asks"]
+    assert (asks["prompts"], asks["to_send"], document["complete"]) == (relations, 0, True)
+
+
+def test_a_dry_run_tells_what_can_be_known_and_what_cannot(run, source, server, tmp_path):
+    long = {"id": "long", "response": " ".join(f"Town {n} has {n} parks." for n in range(400))}
+    declining = {"id": "no", "response": "I'm sorry, but I cannot help with that."}
+    nothing = {"id": "none", "response": " ... "}
+    claims = [{"id": f"a{n}", "text": f"Town 1 has {n + 2} wells."} for n in range(20)]
+    taken_apart = {"id": "atoms", "response": "?", "atoms": claims}
+    mixed = write(tmp_path / "mixed.jsonl", long, declining, nothing, taken_apart)
+    options = ("--dry-run", "--queries", "model", "--price", 1, 1)
+    document = json.loads(run(mixed, *options, "--json").stdout)
+    assert document["planned"] == {"atomize": 3, "revise": 1, "query": 2, "retrieve": 2, "relate": 2}
+    stages = document["stages"]
+    assert stages["atomize"]["asks"]["prompts"] == len(chunks(long["response"], 4000)) == 3
+    assert (stages["revise"]["open"], stages["revise"]["asks"]) == (1, None)
+    assert (stages["query"]["open"], stages["query"]["asks"]["prompts"]) == (1, 2)  # 16 atoms each
+    assert (stages["retrieve"]["open"], stages["retrieve"]["searches"]) == (1, 20)
+    assert (stages["relate"]["open"], stages["relate"]["asks"]) == (2, None)
+    assert document["complete"] is False
+    assert (document["known"]["to_send"], document["known"]["searches"]) == (5, 20)
+    assert document["known"]["cost"] > 0
+    assert (document["retriever"], document["settings"]["retriever"]) == ("local", "local")
+
+    shown = run(mixed, *options).stdout.decode()
+    assert "atomize: 3 prompts, 3 of them different" in shown
+    assert "revise: depends on what the stages before find (1 case)" in shown
+    assert "query: at least 2 prompts" in shown
+    assert "retrieve: at least 20 searches; more depends on what the stages before find" in shown
+    assert "in all at least 5 prompts to send" in shown
+    assert server.calls == 0
+
+
+def test_a_dry_run_counts_what_the_run_asks(run, source, server, tmp_path):
+    only = ("--stages", "atomize", "--price", 1, 1)
+    known = json.loads(run(source, *only, "--dry-run", "--json").stdout)["known"]
+    assert run(source, "-o", tmp_path / "out.jsonl", *only).returncode == SOME_FAILED  # there are no posteriors
+    assert known["to_send"] == server.calls == TOWNS
+    known = json.loads(run(source, *only, "--dry-run", "--json").stdout)["known"]
+    assert (known["prompts"], known["to_send"], known["cost"]) == (TOWNS, 0, 0)
+
+
+def test_results_stand_for_the_cases_beside_them(run, source, server, tmp_path):
+    out, packed = tmp_path / "out.jsonl", ("--from-stage", "relate", "--style", "packed")
+    assert run(source, "-o", out, "--limit", 2).returncode == OK
+    for given, name in ((out, "one"), (tmp_path / "out.cases.jsonl", "two")):
+        assert run(given, "-o", tmp_path / f"{name}.jsonl", *packed).returncode == OK
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    done = run(out, "-o", out, "--cases", tmp_path / "other.jsonl", *packed)
+    assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True)
+    (tmp_path / "out.cases.jsonl").unlink()
+    done = run(out, "-o", tmp_path / "three.jsonl", *packed)
+    assert (done.returncode, "are not in" in done.stderr.decode()) == (UNUSABLE, True)
+
+
+def test_rescore_warns_of_relations_that_were_never_asked_for(run, source, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run(source, "-o", out, "--limit", 2).returncode == OK
+    for version, warned in (("FR1", False), ("FR2", False), ("FR3", True)):
+        done = fcjax("rescore", out, "-o", tmp_path / f"{version}.jsonl", "--version", version)
+        assert done.returncode == OK
+        assert ("related for FR2" in done.stderr.decode()) == warned
+    quiet = fcjax("rescore", out, "-o", tmp_path / "quiet.jsonl", "--version", "FR3", "-q")
+    assert quiet.stderr == b""
+
+
+def test_what_could_not_be_reworded_queried_or_summed_up_is_told(run, source, server, tmp_path):
+    def silent(messages):
+        asked = messages[0]["content"]
+        lost = asked.startswith(("Numbered statements", "For each of the numbered claims", "Sum up what a passage"))
+        return "no" if lost else model.answer(messages)
+
+    server.answer = silent
+    done = run(source, "-o", tmp_path / "out.jsonl", "--queries", "model", "--summarise", "--limit", 3)
+    shown = done.stdout.decode()
+    assert "6 of 6 atoms without a rewording that could be used" in shown
+    assert "6 of 6 atoms without a query that could be used" in shown
+    assert re.search(r"(\d+) of \1 contexts without a summary that could be used", shown)
+
+
+def test_a_model_that_finds_no_claims_is_told_of_once(run, source, server, tmp_path):
+    server.answer = lambda messages: "[]"
+    done = run(source, "-o", tmp_path / "out.jsonl")
+    assert done.stderr.decode().count("the model finds no claim in any of 10 responses") == 1
+    server.answer = lambda messages: "[]" if "Town 4 has" in messages[0]["content"] else model.answer(messages)
+    assert "finds no claim" not in run(source, "-o", tmp_path / "out.jsonl", "--model", "other").stderr.decode()
+
+
+def test_documents_that_cannot_be_read_are_named(server, source, tmp_path):
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    corpus_of(folder)
+    (folder / "rows.jsonl").write_text("{\n" * 10)
+    (folder / "zebra.pdf").write_bytes(b"no PDF")
+    (folder / "photo.png").write_bytes(b"")
+    args = ("critique", source, "--corpus", folder, "--limit", 1, "-o", tmp_path / "out.jsonl")
+    done = fcjax(*args, **settings(server, tmp_path))
+    warnings = done.stderr.decode().splitlines()
+    assert "12 things could not be read" in warnings[0]
+    assert "zebra.pdf" in warnings[1]
+    assert "rows.jsonl:" in warnings[2]
+    assert "and 7 more" in warnings[6]
+    document = json.loads(fcjax(*args, "--json", **settings(server, tmp_path)).stdout)
+    assert document["n_corpus_faults"] == len(document["corpus_faults"]) == 12
 
 
 def test_what_failed_is_named(run, source, server, tmp_path):
@@ -265,7 +371,7 @@ def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server,
 def test_a_bare_response_without_a_source_of_evidence(server, source, tmp_path):
     done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", **settings(server, tmp_path))
     assert done.returncode == UNUSABLE
-    assert "there is nobody to look for evidence (name a retriever)" in done.stderr.decode()
+    assert "look for evidence (name a retriever: --corpus or --retriever on the command line)" in done.stderr.decode()
     done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", "--stages", "atomize", **settings(server, tmp_path))
     assert done.returncode == SOME_FAILED
     assert {row["status"] for row in rows_in(tmp_path / "out.jsonl")} == {"stopped"}
@@ -322,6 +428,7 @@ def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
     if signal_ is signal.SIGINT:
         assert process.returncode == INTERRUPTED
         assert f"what the stages found is in {out}.stages".encode() in said
+        assert int(re.search(rb"stopped; (\d+) of 30 cases finished; ", said)[1]) < 30
         assert b"Traceback" not in said
     server.delay = 0
     done = fcjax(*command[1:], **env)

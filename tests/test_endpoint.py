@@ -169,5 +169,5 @@ def test_config_that_is_missing(tmp_path):
 def test_what_is_missing_is_said():
     with pytest.raises(SettingsError, match="set OPENAI_BASE_URL or OPENAI_API_KEY"):
         Endpoint.from_env(model="m", env={})
-    with pytest.raises(SettingsError, match="no model is named; name one, or set FCJAX_MODEL"):
+    with pytest.raises(SettingsError, match="no model is named; name one .--model., or set FCJAX_MODEL"):
         Endpoint.from_env("http://h", env={})

@@ -99,6 +99,7 @@ ROOMS = {
     "fcjax.cli_correct": DOOR,
     "fcjax.cli_critic": DOOR,
     "fcjax.cli_critique": DOOR,
+    "fcjax.cli_outlook": DOOR,
     "fcjax.cli_score": DOOR,
     "fcjax.display_critique": DOOR,
     "fcjax.cli_build": DOOR,
