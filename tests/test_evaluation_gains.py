@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fcjax.evaluation.comparison import Comparison, pair_rows
-from fcjax.evaluation.gains import Span, Spread, bootstrap, gain, gain_span, paired_test
+from fcjax.evaluation.gains import SAME, Span, Spread, bootstrap, gain, gain_span, paired_test
 from fcjax.measures import Tally, case_measures
 from fcjax.records import Label
 
@@ -112,7 +112,7 @@ pairs = st.lists(st.tuples(scores, scores), min_size=2, max_size=12)
 def test_the_paired_test_is_scipys(drawn):
     before, after = zip(*drawn, strict=True)
     found = paired_test(before, after)
-    if np.ptp(np.subtract(after, before)) <= 1e-9:
+    if np.ptp(np.subtract(after, before)) <= SAME:
         assert (found.t, found.p) == (None, None)
         assert "without variance" in found.reason
     else:
@@ -146,6 +146,16 @@ def test_where_a_test_says_nothing_it_has_no_number_and_a_reason(before, after, 
     found = paired_test(before, after)
     assert (found.t, found.p, found.marks) == (None, None, "")
     assert reason in found.reason
+
+
+def test_rounding_is_no_variance():
+    """1/3 -> 2/3 and 2/3 -> 1: the same difference twice, which is not the same in 7 digits."""
+    old = [row("a", 1, 2, k=3, precision=0.3333333), row("b", 2, 1, k=3, precision=0.6666667)]
+    new = [row("a", 2, 1, k=3, precision=0.6666667), row("b", 3, 0, k=3)]
+    for measure in ("precision", "recall_at_k"):
+        change = Comparison.of(old, new)[measure]
+        assert (change.test.t, change.before.mean) == (None, pytest.approx(0.5, abs=1e-12))
+    assert paired_test([0.3333333, 0.6666667, 0.5], [0.6666667, 1.0, 0.8333333]).t is None  # as of any other score
 
 
 def test_unequal_lengths_are_refused():

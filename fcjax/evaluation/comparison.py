@@ -143,7 +143,7 @@ def _span(row: Row | None, name: str, k: K | None) -> Span | None:
     if k is not None:
         tally = Tally.of_measures(found)
         again = case_measures(tally, k) or {}
-        if name in ("recall_at_k", "f1_at_k"):
+        if name in ("precision", "recall_at_k", "f1_at_k"):  # the row has 7 digits, here are all
             found = found | {name: again[name]}
         if name in again and (n_failed := found.get("n_failed")):
             ends = [case_measures(end, k) or {} for end in (tally.worst(n_failed), tally.best(n_failed))]
