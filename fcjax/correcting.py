@@ -22,10 +22,9 @@ from typing import IO, Any, Final, Protocol, cast
 import orjson
 
 from fcjax.asking import Cost
-from fcjax.bulk import locked
 from fcjax.correction import Correction, Round, with_k
 from fcjax.corrector import Corrector, failures
-from fcjax.critiquing import cases_file, check_places, is_stream, refuse_empty_replay
+from fcjax.critiquing import cases_file, check_places, hold, is_stream, refuse_empty_replay, write_streamed
 from fcjax.errors import Fault, refuse_where_all_lack
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, encode_result
@@ -196,9 +195,7 @@ def correct_file(
         found = look(path, method, choice)
         if watch:
             watch.begins(found)
-        for written in (out, cases_out):
-            if written is not None:
-                opened.enter_context(locked(written))
+        hold(opened, out, cases_out)
         journal = None
         if journal_out is not None:
             journal = opened.enter_context(Journal(journal_out, found.fingerprint, overwrite=overwrite))
@@ -223,15 +220,7 @@ def correct_file(
             for client in clients if not any(one.stats.answered for one in clients) else ():
                 refuse_empty_replay(client, out, cases_out)
 
-        try:
-            if cases_out is None:
-                for _ in lines():
-                    pass
-            else:
-                write_lines(cases_out, lines())
-        finally:
-            if not stream.ag_running:  # else a second interrupt came while it was ending, and the runner ends it
-                runner.run(stream.aclose())
+        write_streamed(cases_out, lines(), runner, stream)
         report.k = method.critic.settings.k or median_k(atoms)
         prefix = _prefix(method, report.k)
         spool.seek(0)

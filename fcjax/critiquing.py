@@ -137,11 +137,7 @@ def critique_file(
         found = outlook(path, critic, choice)
         if watch:
             watch.begins(found)
-        for written in (out, cases_out):
-            if written is not None:
-                opened.enter_context(locked(written))
-                if not is_stream(written):
-                    drop_drafts(written)
+        hold(opened, out, cases_out)
         journal = None
         if stages_out is not None:
             journal = opened.enter_context(Journal(stages_out, found.fingerprint, overwrite=overwrite))
@@ -168,14 +164,7 @@ def critique_file(
                 yield line
             refuse_empty_replay(critic.client, out, cases_out)
 
-        try:
-            if cases_out is None:
-                deque(lines(), maxlen=0)
-            else:
-                write_lines(cases_out, lines())
-        finally:
-            if not stream.ag_running:  # else a second interrupt came while it was ending, and the runner ends it
-                runner.run(stream.aclose())
+        write_streamed(cases_out, lines(), runner, stream)
         k = critic.settings.k or median_k(spool.atoms)
         prints = Fingerprints(replace(critic.settings, k=k), feedback=True)
         report.summary = Summary(k)
@@ -266,6 +255,29 @@ def check_places(source: Source, out: Source, cases_out: Source | None, stages_o
     names = [os.path.realpath(one) for one in written if os.fspath(one) != "-"]
     if len(set(names)) < len(names) or [os.fspath(one) for one in written].count("-") > 1:
         raise OutputError(f"{output_name(out)}: results and cases cannot go to the same file; name another one")
+
+
+def hold(opened: ExitStack, *outs: Source | None) -> None:
+    """Lock outputs for as long as `opened` is, and remove what runs that were killed have left beside them."""
+    for out in outs:
+        if out is not None:
+            opened.enter_context(locked(out))
+            if not is_stream(out):
+                drop_drafts(out)
+
+
+def write_streamed(
+    out: Source | None, lines: Iterator[bytes], runner: asyncio.Runner, stream: AsyncGeneratorType[Any, None]
+) -> None:
+    """Write the lines that `runner` gets out of `stream`, if they have a place, and end the stream whatever comes."""
+    try:
+        if out is None:
+            deque(lines, maxlen=0)
+        else:
+            write_lines(out, lines)
+    finally:
+        if not stream.ag_running:  # else a second interrupt came while it was ending, and the runner ends it
+            runner.run(stream.aclose())
 
 
 def refuse_empty_replay(client: Client | None, *outs: Source | None) -> None:

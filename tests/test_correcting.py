@@ -91,6 +91,9 @@ def test_k_is_the_median_of_the_original_responses(server, source, tmp_path):
         0.5,
         0.75,
     ]
+    correct_file(source, tmp_path / "release.jsonl", method_of(server, settings=Settings(k="release")))
+    town = rows_in(tmp_path / "release.jsonl")[3]  # 4 atoms, then 3: K of both is 4 // 2
+    assert [part["measures"]["k"] for part in (town["best"], *town["trajectory"])] == [2, 2, 2]
     prints = [[row["fingerprint"] for row in rows_in(tmp_path / name)] for name in ("out.jsonl", "other.jsonl")]
     assert len({*prints[0], *prints[1]}) == 2 * TOWNS
 
@@ -290,6 +293,13 @@ def test_settings_hold_all_that_changes_the_answer(server):
     ]
     assert len({json.dumps(all_settings(method), sort_keys=True) for method in made}) == 5  # the last one is the first
     assert all_settings(made[0]) == all_settings(made[5])
+
+
+def test_what_killed_runs_left_half_written_goes(server, source, tmp_path):
+    for name in (".out.jsonl.123.part", ".out.corrected.jsonl.45.part", ".other.jsonl.123.part"):
+        (tmp_path / name).write_text("{")
+    correct_file(source, tmp_path / "out.jsonl", method_of(server))
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".part"] == [".other.jsonl.123.part"]
 
 
 def test_a_report_of_nothing():
