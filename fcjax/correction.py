@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 Stop = Literal["theta", "rounds", "nothing_to_correct", "unchanged", "no_gain", "guard", "done", "failed"]
 """Why a correction ended: Pr reached theta; the rounds were used up; nothing was found that is false or unverified; the
-revision was the same text; its Pr did not rise, or more of it failed; a guard refused it; the method, which knows no
-Pr, is done; or it could not go on."""
+revision was the same text, or the method kept the text; its Pr did not rise, or more of it failed; a guard refused it;
+the method, which knows no Pr, is done; or it could not go on."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -179,7 +179,9 @@ def precision_of(critique: Critique) -> float | None:
 
 
 def with_k(row: Row, k: K) -> Row:
-    """The row of a correction, measured by another K: that of its data set (SPEC 5)."""
+    """The row of a correction, measured by another K: that of its data set, or of the first response (SPEC 5)."""
+    if (first := row["trajectory"][0]["measures"]) is not None:
+        k = k_of(k, first["n_atoms"])
 
     def again(part: Row) -> Row:
         return {**part, "measures": completed({"measures": part["measures"]}, k, "")["measures"]}
