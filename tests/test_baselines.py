@@ -230,9 +230,15 @@ def test_rac_can_leave_out_what_is_not_mentioned():
 @pytest.mark.parametrize("reply", [verdicts("true", "false"), "They are fine."])
 def test_rac_keeps_the_response_where_the_counts_do_not_match(reply):
     found, names = run(RAC, Model(numbered_statements=reply))
-    assert (found.response, found.status) == (FIRST, Status.CORRECTION_FAILED)
+    assert (found.response, found.status, found.stop) == (FIRST, Status.OK, "unchanged")
     assert "for 3 statements" in found.reason
     assert set(names) <= {"atomize", "rac.verify", "rac.verify repair/1"}
+
+
+def test_rac_without_an_answer_has_failed():
+    model = Model(numbered_statements=lambda content: {"body": {"error": {"message": "no"}}, "status": 500})
+    found, _ = run(RAC, model)
+    assert (found.response, found.status) == (FIRST, Status.CORRECTION_FAILED)
 
 
 def test_rac_leaves_a_response_without_false_statements_alone():
@@ -303,6 +309,16 @@ def test_critic_ends_after_two_iterations_without_a_change():
     found, names = run(lambda critic: CriticBaseline(critic, rounds=9), model)
     assert names.count("critic.revise") == 2
     assert (found.response, found.stop) == (FIRST, "unchanged")
+
+
+def test_critic_is_done_where_its_last_iteration_changed_something():
+    model = Model(
+        ask_a_search_engine="<query>none</query>",
+        What_is_wrong="<critique>wrong</critique>",
+        a_critique_of=(revised(FIRST), revised(BEST)),
+    )
+    found, _ = run(lambda critic: CriticBaseline(critic, rounds=2), model)
+    assert (found.response, found.stop, found.reason) == (BEST, "done", "the method is done")
 
 
 def test_critic_moves_on_to_the_next_passage():

@@ -4,7 +4,7 @@ Follows Li and Flanigan, "RAC: Efficient LLM Factuality Correction with Retrieva
 2025): the response is taken apart into facts, one prompt says of each whether the passages make it true, false or do
 not mention it, every false one is corrected by a prompt of its own, and a last prompt corrects the response by the
 facts that are verified. As there, a response whose statements do not all have a verdict is left as it is, and so is one
-without a false statement.
+without a false statement. A search or an endpoint that fails is a failure, not one of these.
 
 It departs in this: the facts are those of the critic's stages and passages are looked for by statement, where RAC has
 one set of passages for a question; an answer that cannot be read is asked for once more and drawn afresh once; the
@@ -27,7 +27,7 @@ from fcjax.evaluation.verdicts import Vocabulary
 from fcjax.io.client import Client
 from fcjax.prompts import Reply
 from fcjax.records import Atom, Case, Status
-from fcjax.stages.answers import AT_ONCE, answers_to, each
+from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each
 from fcjax.stages.revision import ANSWER, Revision, editable, revision
 from fcjax.stages.templates import QUOTATION, Template, quoted
 
@@ -145,11 +145,16 @@ class RAC(Rewriter):
             work.give_up(status, f"it cannot be taken apart: {why}")
             return
         atoms = [atom for atom in case.atoms if not atom.status.failed]
-        verdicts, why = await self._verdicts(case, atoms, work)
+        asked = await self._verdicts(case, atoms, work)
+        verdicts = [asked.answers[place] for place in sorted(asked.answers)]
         trace = {"statements": len(case.atoms), **{one: verdicts.count(one) for one in (TRUE, FALSE, UNMENTIONED)}}
         if len(verdicts) < len(case.atoms):
             seen = f"{counted(len(verdicts), 'verdict')} for {counted(len(case.atoms), 'statement')}"
-            work.give_up(Status.CORRECTION_FAILED, f"{seen}{f' ({why})' if why else ''}: the response is kept", trace)
+            told = f"{seen}{f' ({asked.why})' if asked.why else ''}: the response is kept"
+            if len(atoms) == len(case.atoms) and asked.why.startswith("unreadable: "):
+                work.leave(told, trace, "unchanged")
+            else:  # not what a model says, but an outage
+                work.give_up(Status.CORRECTION_FAILED, told, trace)
             return
         false = [atom for atom, verdict in zip(atoms, verdicts, strict=True) if verdict == FALSE]
         if not false:
@@ -167,10 +172,10 @@ class RAC(Rewriter):
         revised = await work.revised(prompt_of(REWRITE, self.max_tokens, **texts), [atom.text for atom in false])
         work.take(revised, trace)
 
-    async def _verdicts(self, case: Case, atoms: Sequence[Atom], work: Work) -> tuple[list[str], str]:
-        """The verdict on each statement, as long as all have one; else those that were read, and why not all."""
+    async def _verdicts(self, case: Case, atoms: Sequence[Atom], work: Work) -> Asked[str]:
+        """The verdicts on statements by their place, and why not all have one."""
         if not atoms:
-            return [], "no statement has evidence that could be looked for"
+            return Asked({}, "no statement has evidence that could be looked for")
         passages = {one: None for atom in atoms for one in passages_of(case, atom)}
         prompt = prompt_of(
             VERIFY,
@@ -192,8 +197,7 @@ class RAC(Rewriter):
                 f"from each number to its verdict and nothing else. The verdicts: {', '.join(VERDICTS.spellings)}."
             )
 
-        asked = await answers_to(prompt, len(atoms), read, request, work.ask, work.reject, what="verdict")
-        return [asked.answers[place] for place in sorted(asked.answers)], asked.why
+        return await answers_to(prompt, len(atoms), read, request, work.ask, work.reject, what="verdict")
 
     async def _corrections(self, case: Case, atoms: Sequence[Atom], work: Work) -> list[Revision]:
         """A right statement for each false one, or why there is none."""

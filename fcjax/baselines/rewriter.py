@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from fcjax.correction import Correction, Round, Stop, not_started
 from fcjax.critic import Critic
@@ -13,6 +13,8 @@ from fcjax.method import Asking, Method
 from fcjax.prompts import Prompt
 from fcjax.records import Case, Status
 from fcjax.stages.revision import Revision, revision
+
+_DONE: Final = "the method is done"
 
 
 class Rewriter(Method):
@@ -47,7 +49,7 @@ class Work:
         self._method = method
         self.rounds = [Round(number=0, response=case.response, kept=True, why="as it came")]
         self._stop: Stop = "done"
-        self._status, self._reason = Status.OK, "the method is done"
+        self._status, self._reason = Status.OK, _DONE
 
     @property
     def response(self) -> str:
@@ -68,12 +70,14 @@ class Work:
             self.fail(Status.CORRECTION_FAILED, self.rounds[-1].why)
         elif same:
             self.stop("unchanged", why)
+        else:
+            self._stop, self._reason = "done", _DONE
         return self.rounds[-1].kept
 
-    def leave(self, why: str, trace: Mapping[str, Any] | None = None) -> None:
-        """End a round without a revision: there is nothing to correct, so far as the method can see."""
+    def leave(self, why: str, trace: Mapping[str, Any] | None = None, stop: Stop = "nothing_to_correct") -> None:
+        """End a round without a revision, where the method itself leaves the response as it is."""
         self._end(None, False, why, trace)
-        self.stop("nothing_to_correct", why)
+        self.stop(stop, why)
 
     def give_up(self, status: Status, why: str, trace: Mapping[str, Any] | None = None) -> None:
         """End a round that failed."""

@@ -1,8 +1,9 @@
 """SFT: one call to an endpoint that serves a model which was fine-tuned to correct.
 
 The baseline of this name in the FactCorrector paper (2026, section 6). The conversation is the one of the training
-files that `fcjax data` writes from corrections, so that a model trained on them is asked as it was taught; a model of
-another training can have another `system` text. What it answers is the response: there are no tags. One prompt.
+files that `fcjax data finetune --no-feedback` writes from corrections, so that a model trained on them is asked as it
+was taught; a model of another training can have another `system` text. What it answers is the response: there are no
+tags. One prompt.
 """
 
 from __future__ import annotations
