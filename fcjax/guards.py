@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 from fcjax.arguments import check_choice, check_number
 from fcjax.critic import Critique
 from fcjax.errors import SettingsError, counted
-from fcjax.records import Atom, Label, RelationType
+from fcjax.records import Atom, Label, Relation, RelationType
 from fcjax.stages.answers import Ask, Reject, shown
 from fcjax.stages.languages import changed
 from fcjax.stages.relate import Pair, RelationModel, relate
@@ -24,6 +24,14 @@ Matching = Literal["relation", "text"]
 SLACK: Final = 200
 """Characters that a revision may have beyond what the length of the first response allows, so that a word can become a
 sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a revision is refused: for what it is `known` to lose, or since the relation model gave no answer."""
+
+    why: str
+    known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +79,10 @@ class Guards:
 
     async def loss(
         self, before: Critique, after: Critique, model: RelationModel, ask: Ask, reject: Reject | None = None
-    ) -> str | None:
+    ) -> Loss | None:
         """Why a revision is refused for what it lost of the atoms that are supported `before`.
 
-        What the relation model gives no answer on is not known to be kept, and counts as lost.
+        What the relation model gives no answer on is not known to be kept, nor to be lost.
         """
         atoms = supported(before)
         if self.supported is None or not atoms:
@@ -82,13 +90,21 @@ class Guards:
         there = {same(text) for atom in after.case.atoms or () for text in (atom.text, atom.original) if text}
         missing = [atom for atom in atoms if not {same(atom.text), same(atom.original or atom.text)} & there]
         most = self.may_lose * len(atoms)
+        unknown: list[Atom] = []
         if self.supported == "relation" and len(missing) > most:
-            kept = await _entailed(missing, after.case.response or "", model, ask, reject)
-            missing = [atom for atom in missing if atom.id not in kept]
-        if len(missing) <= most:
-            return None
-        seen = f"{len(missing)} of {counted(len(atoms), 'supported statement')}"
-        return f"supported: {seen} lost, such as {shown(missing[0].text)}"
+            found = await _related(missing, after.case.response or "", model, ask, reject)
+            unknown = [atom for atom in missing if found[atom.id].status.failed]
+            missing = [
+                atom for atom in missing if found[atom.id].type is not RelationType.ENTAILMENT and atom not in unknown
+            ]
+        all_of_them = counted(len(atoms), "supported statement")
+        if len(missing) > most:
+            why = f"supported: {len(missing)} of {all_of_them} lost, such as {shown(missing[0].text)}"
+            return Loss(why, known=True)
+        if len(missing) + len(unknown) > most:
+            seen = f"{len(unknown)} of {all_of_them}, such as {shown(unknown[0].text)}"
+            return Loss(f"supported: nobody can tell whether it keeps {seen}", known=False)
+        return None
 
 
 def comparable(text: str) -> str:
@@ -102,11 +118,11 @@ def supported(critique: Critique) -> list[Atom]:
     return [atom for atom in critique.case.atoms or () if labels.get(atom.id) == Label.SUPPORTED]
 
 
-async def _entailed(
+async def _related(
     atoms: list[Atom], response: str, model: RelationModel, ask: Ask, reject: Reject | None
-) -> set[str]:
-    """Ids of the atoms that a response entails, asked in packs."""
+) -> dict[str, Relation]:
+    """What a response says of each of some atoms, by their ids; asked in packs."""
     pairs = [Pair("response", atom.id, response, atom.text) for atom in atoms]
     questions = replace(model, style="packed", votes=0).questions(pairs)
     found = [relation for question in questions for relation in await relate(question, ask, reject)]
-    return {relation.target for relation in found if relation.type is RelationType.ENTAILMENT}
+    return {relation.target: relation for relation in found}

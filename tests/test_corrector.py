@@ -343,7 +343,8 @@ def test_what_cannot_be_checked_is_not_known_to_be_kept():
 
     writer = Writer([f"As is known, Town {TOWN} has {RIGHT['bridges']} bridges. {says('mills', 'schools')}"])
     found = run(lambda c: c.correct(case()), answer)
-    assert (found.response, found.stop) == (FIRST, "guard")
+    assert (found.response, found.stop, found.status) == (FIRST, "failed", Status.CORRECTION_FAILED)
+    assert "nobody can tell whether it keeps 1 of 2 supported statements" in found.reason
 
 
 def test_the_style_of_the_critic_is_no_matter_to_the_guard():
