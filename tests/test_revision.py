@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcjax.diff import Diff
+from fcjax.prompts import Prompt, Reply
 from fcjax.stages.languages import changed, language_of, script_of
-from fcjax.stages.revision import editable, is_refusal, read_revision
+from fcjax.stages.revision import editable, is_refusal, read_revision, revision
 
 TEXT = "Ada was born in 1815.\n\nShe wrote programs [1], and died in 1852."
 
@@ -86,6 +88,45 @@ def test_no_answer_takes_long(sign):
     began = time.perf_counter()
     read_revision(sign * 20_000, TEXT)
     assert time.perf_counter() - began < 2
+
+
+def read_by(answer, response):
+    """What is read of an answer to a prompt that asks to rewrite a response."""
+
+    async def ask(prompt):
+        return Reply(text=f"<revised>\n{answer}\n</revised>", model="m")
+
+    prompt = Prompt(messages=(("user", "Rewrite it."),), template="refine/1", max_tokens=99)
+    return asyncio.run(revision(prompt, response, ask))
+
+
+@pytest.mark.parametrize(
+    ("text", "response"),
+    [
+        ("There is no evidence for that; it is false.", "That is true."),
+        ("The answer is false: she was born in 1815.", "The answer is true: she was born in 1815."),
+        (
+            "What they had wrong:\nFalse statements: two\nErrors: 3",
+            "What they had wrong:\nFalse statements: two\nErrors: 4",
+        ),
+    ],
+)
+def test_a_right_correction_that_sounds_like_a_verdict(text, response):
+    assert read_by(text, response).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "There are two mistakes in the response.",
+        "The original answer is inaccurate about the year.",
+        "The text has errors.",
+        "The answer contains a false statement.",
+        "False statements: 1. She was born in 1816.",
+    ],
+)
+def test_words_about_a_response_are_none(text):
+    assert read_by(text, TEXT).text is None
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,9 @@ def _fault(text: str, response: str, prompt: Prompt, statements: Collection[str]
     echoed = sum(line in asked for line in lines if line not in own)
     if echoed > len(lines) / 2 or (_TAG.search(text) and not _TAG.search(response)):
         return "the answer repeats the prompt"
-    if any(_SCAFFOLD.search(line) for line in lines) or (set(lines) <= set(statements) and not set(lines) <= own):
+    if any(_SCAFFOLD.search(line) and line not in own for line in lines) or (
+        set(lines) <= set(statements) and not set(lines) <= own
+    ):
         return "the answer repeats the feedback"
     if _VERDICT.match(text) and not _VERDICT.match(response):
         return "the answer is about the response, and is none"
@@ -158,8 +160,9 @@ _SCAFFOLD: Final = re.compile(
     r"^(?:probability of being true|contradicted by|entailed by|(?:false|unverified|refuted) statements)\b\s*:"
 )
 _VERDICT: Final = re.compile(
-    r"\W*(?:the (?:original |given |above )?(?:response|answer|text)|statement \d+|there (?:is|are))\b[^.\n]{0,80}"
-    r"\b(?:false|incorrect|inaccurate|unverified|not supported|errors?|mistakes?)\b",
+    r"\W*(?:the (?:(?:original |given |above )?(?:response|text)|(?:original|given|above) answer|"
+    r"answer (?:contains|has|includes))\b|statement \d+\b|there (?:is|are)\b(?=[^.\n]*\b(?:response|answer|text)\b))"
+    r"[^.\n]{0,80}\b(?:false|incorrect|inaccurate|unverified|not supported|errors?|mistakes?)\b",
     re.IGNORECASE,
 )
 _MARK: Final = re.compile(r"\A[\s>#*•\-–—]*(?:\(?\d{1,3}[.):]\s*)?|[\s.:;*_]+\Z")
