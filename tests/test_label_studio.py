@@ -120,6 +120,10 @@ def test_what_cannot_be_learnt_from_is_left_out_and_counted(tmp_path):
     assert report.skipped == {"nothing was changed": 1, "its status is refused": 1}
     assert (report.rows, report.bad, report.faults[0].line) == (4, 1, 4)
     assert len(list(conversations(path, unchanged=True))) == 2
+    cut_short = CORRECTED | {"status": "correction_failed"}  # as `fcjax correct` writes it: the best so far is there
+    write(path, CORRECTED, cut_short)
+    assert len(list(conversations(path, None, report := Report(), unchanged=True))) == 1
+    assert report.skipped == {"its status is correction_failed": 1}
 
 
 def test_splits_of_conversations(tmp_path):

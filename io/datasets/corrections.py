@@ -76,7 +76,7 @@ def parse_correction(value: Any, number: int = 1) -> Correction:
     status, id = row.values.get("status"), row_id(value, number)
     query = row.maybe(*_QUERY)
     best = row.values.get("best")
-    if status not in (None, "ok") and best is None:
+    if status not in (None, "ok"):
         return Correction(id, query, "", "", "", failed=f"its status is {status}")
     response = row.text(*_RESPONSE)
     if isinstance(best, dict):
