@@ -170,8 +170,9 @@ class Corrector(Method):
         if new <= old:
             return done(False, f"{change}: it does not rise"), "no_gain", Status.OK
         ask, reject = asking.critic.ask, asking.critic.reject
-        if fault := await self.guards.loss(best.critique, critique, self.critic.how.model, ask, reject):
-            return done(False, f"{change}, but {fault}"), "guard", Status.OK
+        if loss := await self.guards.loss(best.critique, critique, self.critic.how.model, ask, reject):
+            one = done(False, f"{change}, but {loss.why}")
+            return (one, "guard", Status.OK) if loss.known else (one, "failed", Status.CORRECTION_FAILED)
         return done(True, change), None, Status.OK
 
     def _fingerprint(self, first: Critique) -> str:
@@ -183,13 +184,19 @@ class Corrector(Method):
 async def evaluation(
     critic: Critic, response: str, known: Case, asker: Asker | None = None, *, pool: bool = False
 ) -> Critique:
-    """The critique of another response to the query of `known`, a case that `critic` has been through: its statements
-    that are the same have the evidence that they had (see `Reusing`)."""
+    """The critique of another response to the query of `known` (see `again`)."""
+    critic, case = again(critic, response, known, pool=pool)
+    return await critic.using(asker=asker).critique(case)
+
+
+def again(critic: Critic, response: str, known: Case, *, pool: bool = False) -> tuple[Critic, Case]:
+    """Another response to the query of `known`, a case that `critic` has been through, and the critic to take it
+    apart: statements that are the same have the evidence that they had (see `Reusing`)."""
     found = critic.retriever is not None and was_searched_for(known)
     retrieve = Reusing.after(critic.pipeline.retrieve, known, pool=pool, searches=found)
     pipeline = replace(critic.pipeline, retrieve=retrieve, searches=True)
     case = Case(id=known.id, query=known.query, response=response, topic=known.topic, extra=without(known))
-    return await critic.using(asker=asker, pipeline=pipeline).critique(case)
+    return critic.using(pipeline=pipeline), case
 
 
 def failures(critique: Critique) -> int:

@@ -145,6 +145,51 @@ def test_other_scores(server, tmp_path):
         assert all(what in head for what in ("prompts / case", "tokens / case", "cost ($) / case")), name
 
 
+def test_assessors_judge_corrections_by_the_evidence_of_the_originals(server, tmp_path):
+    """One atom, and one passage of its own that is for it beside one that is against it: what is unchanged stays."""
+    text = "Town 1 has 99 bridges."
+    contexts = [{"id": "own", "text": text}, {"id": "other", "text": truth(1, 1)}]
+    atom = {"id": "a0", "text": text, "contexts": ["own"]}
+    given = {"id": "town", "query": "How many?", "response": text, "atoms": [atom], "contexts": contexts}
+    write(tmp_path / "towns.jsonl", given)
+    shown = []
+
+    def answer(messages):
+        content = messages[0]["content"]
+        if "Is the statement true by these passages alone?" in content:
+            shown.append(content)
+        if "by what you know" in content:
+            return f"<revised>\n{text}{more}\n</revised>"
+        return scripted_writer.answer(messages)
+
+    server.answer = answer
+    for more, prompts in (("", 1), (" Town 1 has 99 mills.", 2)):
+        shown.clear()
+        grid_of(server, tmp_path, "[llm1]", "critic: {version: FR1}\nscores: {assessors: [factscore]}")
+        path = tmp_path / "grid.yaml"
+        path.write_text(path.read_text().replace(", corpus: corpus.jsonl", ""))
+        run_grid(read_plan(path), tmp_path / f"out{prompts}")
+        assert len(shown) == prompts
+        assert truth(1, 1) not in shown[0]  # the statement's own passage alone
+        after = rows_in(tmp_path / f"out{prompts}/cells/towns/small/llm1/factscore.jsonl")
+        before = rows_in(tmp_path / f"out{prompts}/data/towns/small/factscore.jsonl")
+        assert (after == before) == (not more)
+
+
+def test_the_judge_counts_the_same_cases_before_and_after(server, tmp_path):
+    write(tmp_path / "towns.jsonl", *towns((1, 2), (3, 4)))
+
+    def answer(messages):
+        if "by what you know" in messages[0]["content"] and "Town 3" in messages[0]["content"]:
+            return "I'm sorry, I cannot help with that."
+        return scripted_writer.answer(messages)
+
+    server.answer = answer
+    run_grid(grid_of(server, tmp_path, "[llm1]", "scores: {judge: small}"), tmp_path / "out")
+    (judged,) = cells(render(tmp_path / "out", plots=False).tables["judge"].markdown())
+    assert (judged["same"], judged["different"], judged["failed"]) == ("0 → 1", "1 → 0", "0 → 0")
+
+
 def test_a_judge_that_says_nothing_has_failed(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (3, 4)))
     server.answer = lambda messages: (
@@ -227,6 +272,22 @@ def test_stopped_anywhere_it_ends_with_the_same_files(server, tmp_path):
     assert contents(tmp_path / "out") == contents(tmp_path / "calm")
     assert not list((tmp_path / "out").rglob("*.journal"))
     assert not list((tmp_path / "out").rglob("*.stages"))
+
+
+@pytest.mark.parametrize("more", ["", "critic: {style: packed}"])
+def test_what_another_plan_has_left_is_in_no_table(server, tmp_path, more):
+    write(tmp_path / "towns.jsonl", *towns((1, 2), (2, 3), (3, 4)))
+    run_grid(grid_of(server, tmp_path), tmp_path / "out")
+    assert len(render(tmp_path / "out", plots=False).entries) == 2
+    if not more:  # the data are others, the plan is the same
+        write(tmp_path / "towns.jsonl", *towns((4, 2), (5, 3)))
+    with pytest.raises(BudgetError):
+        run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out", purse=Purse(prompts=0))
+    found = render(tmp_path / "out", plots=False)
+    assert (found.entries, len(found.missing)) == ([], 2)
+    assert "Not done yet: towns/small/factcorrector" in (tmp_path / "out" / "report.md").read_text()
+    run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out")
+    assert len(render(tmp_path / "out", plots=False).entries) == 2
 
 
 def test_replay_asks_nobody(server, tmp_path):
@@ -408,8 +469,13 @@ def test_folders_that_are_no_evaluation(tmp_path):
         render(tmp_path)
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     (tmp_path / "grid.yaml").write_text(BASE)
-    (tmp_path / "state.json").write_text("no JSON")
-    with pytest.raises(OutputError, match="is no state of an evaluation"):
-        run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path)
+    for text in ("no JSON", "[1, 2]", "3"):
+        (tmp_path / "state.json").write_text(text)
+        with pytest.raises(OutputError, match="is no state of an evaluation"):
+            run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.md").write_text("of a year's work")
+    with pytest.raises(OutputError, match=r"holds report\.md, and no evaluation"):
+        run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path / "mine")
     with pytest.raises(OutputError, match="no folder can be made"):
         run_grid(read_plan(tmp_path / "grid.yaml"), Path(tmp_path / "grid.yaml" / "out"))

@@ -29,7 +29,7 @@ from fcjax.baselines import assessor_of
 from fcjax.bulk import locked
 from fcjax.correcting import correct_file
 from fcjax.correcting import look as look_at
-from fcjax.corrector import evaluation, failures
+from fcjax.corrector import again, evaluation, failures
 from fcjax.critic import Critic
 from fcjax.critiquing import critique_file
 from fcjax.errors import OutputError
@@ -54,6 +54,10 @@ VERSION: Final = 1
 
 _FINAL: Final = (Status.OK, Status.NO_ATOMS, Status.REFUSED, Status.INVALID_INPUT)
 """Statuses that another try would not change."""
+
+
+_OURS: Final = ("cells", "plots", "report.md", "tables")
+"""What is written in a folder and might be somebody else's."""
 
 
 class Watch(Protocol):
@@ -99,8 +103,11 @@ def run_grid(
     home = Path(folder)
     try:
         home.mkdir(parents=True, exist_ok=True)
+        others = sorted(path.name for path in home.iterdir() if path.name in _OURS)
     except OSError as error:
         raise OutputError(f"{home}: no folder can be made there ({error.strerror or error})") from error
+    if others and not any((home / name).exists() for name in ("state.json", "plan.json")):
+        raise OutputError(f"{home}: holds {' and '.join(others)}, and no evaluation; name another folder")
     with ExitStack() as opened:
         opened.enter_context(locked(home / "state.json"))
         shop = opened.enter_context(Workshop(plan, home / "replies.sqlite", replay=replay, purse=purse or Purse()))
@@ -124,6 +131,7 @@ class _Run:
         self._plan, self._home, self._shop, self._watch = plan, home, shop, watch
         self._state = _State(home / "state.json")
         self._report = Report()
+        self._done: list[str] = []  # steps whose files are as this plan and its data want them
 
     def all(self) -> Report:
         cells, scores = self._plan.cells(), self._plan.scores
@@ -135,13 +143,17 @@ class _Run:
         if self._watch:
             each = bool(scores.facts) + bool(scores.judge) + len(scores.assessors)
             self._watch.begins(len(originals) * (1 + bool(scores.facts) + each) + len(cells) * (2 + each))
-        with replacing(self._home / "plan.json") as out:
-            out.write(orjson.dumps(self._plan.to_dict(), option=orjson.OPT_INDENT_2))
+        self._note_plan()
         for data, critic in originals:
             self._original(data, critic)
         for cell in cells:
             self._cell(cell)
         return self._report
+
+    def _note_plan(self) -> None:
+        """Write down what the tables are made by: of files that another plan has left they know nothing."""
+        with replacing(self._home / "plan.json") as out:
+            out.write(orjson.dumps(self._plan.to_dict() | {"done": self._done}, option=orjson.OPT_INDENT_2))
 
     def _original(self, data: str, name: str) -> None:
         """The originals of a data set: evaluated, the facts of their evidence, and their other scores."""
@@ -221,17 +233,33 @@ class _Run:
             client = self._shop.client
             self._rows(folder / "judge.jsonl", named, lambda: client(judge_name), lambda: _cases(cases), judged)
         for name in scores.assessors:
-            self._assessed(folder / f"{name}.jsonl", name, data, critic, cases)
+            self._assessed(folder / f"{name}.jsonl", name, data, critic)
 
-    def _assessed(self, path: Path, name: str, data: str, critic: str, cases: Path) -> None:
-        made = self._shop.critic(critic, data)
-        assessor = assessor_of(name)(made)
+    def _assessed(self, path: Path, name: str, data: str, critic: str) -> None:
+        """An assessor's verdicts on the originals, by the critic's atoms and contexts, or on what became of them, which
+        has the same evidence where it says the same."""
+        kind, made = assessor_of(name), self._shop.critic(critic, data)
+        origin, corrections = original_folder(self._home, data, critic), path.parent / "corrections.jsonl"
+        before, known = origin / path.name, origin / "before.cases.jsonl"
+        named = [critic, _scoring(made), self._plan.data[data].retriever]
 
-        async def assessed(asker: Asker, case: Case) -> Row:
-            return await assessment(assessor, case)
+        async def first(asker: Asker, case: Case) -> Row:
+            return await assessment(kind(made), case)
 
-        parts = [_digest(cases), critic, _scoring(made), self._plan.data[data].retriever]
-        self._rows(path, parts, lambda: made, lambda: _cases(cases), assessed)
+        async def later(asker: Asker, item: tuple[Row, Case, Row]) -> Row:
+            row, case, correction = item
+            if not correction["changed"]:
+                return {**row, "n_failed": 0}
+            critic, revised = again(made, correction["best"]["response"], case)
+            return await assessment(kind(critic), revised)
+
+        def items() -> Iterator[tuple[Row, Case, Row]]:
+            return zip(read_results(before), _cases(known), read_results(corrections), strict=True)
+
+        if path == before:
+            self._rows(path, [_digest(known), *named], lambda: made, lambda: _cases(known), first)
+        else:
+            self._rows(path, [*map(_digest, (before, known, corrections)), *named], lambda: made, items, later)
 
     def _rows(
         self,
@@ -276,6 +304,8 @@ class _Run:
                 self._state.note(name, None if failed else fingerprint)  # what failed is tried again
         finally:
             self._shop.settle()
+        self._done.append(name)
+        self._note_plan()
         self._report.steps += 1
         self._report.kept += kept
         if failed and counts:
@@ -355,8 +385,8 @@ class _State:
         self._done: dict[str, str] = {}
         if path.is_file():
             try:
-                self._done = orjson.loads(path.read_bytes())
-            except orjson.JSONDecodeError as error:
+                self._done = dict(orjson.loads(path.read_bytes()))
+            except (OSError, ValueError, TypeError) as error:
                 raise OutputError(f"{path}: is no state of an evaluation; name another folder") from error
 
     def has(self, name: str, fingerprint: str) -> bool:

@@ -60,7 +60,7 @@ class _Done:
     before: list[Row]
     after: list[Row]
     corrections: list[Row]
-    verdicts: tuple[Counter[str], Counter[str]]  # of the judge, before and after
+    verdicts: tuple[Counter[str], Counter[str]]  # of the judge, before and after, where neither response failed
     entry: Entry
 
 
@@ -72,7 +72,7 @@ def render(folder: Source, *, plots: bool = True) -> Rendered:
     done = []
     scores: list[str] = []
     for cell in (Cell(**one) for one in plan["cells"]):
-        if one := _read(home, cell, plan["scores"], scores):
+        if one := _read(home, cell, plan, scores):
             done.append(one)
         else:
             found.missing.append(cell)
@@ -109,19 +109,21 @@ def _plan(home: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _read(home: Path, cell: Cell, scores: Mapping[str, Any], names: list[str]) -> _Done | None:
-    """A cell; None where it is not done. The names of its other scores are added to `names`."""
+def _read(home: Path, cell: Cell, plan: Mapping[str, Any], names: list[str]) -> _Done | None:
+    """A cell; None where it is not done, or was by another plan only. The names of its other scores are added to
+    `names`."""
+    scores, there = plan["scores"], plan.get("done")
     folder, origin = cell_folder(home, cell), original_folder(home, cell.data, cell.critic)
     beside = ["coverage"] if scores["facts"] else []
     beside += ["judge"] if scores["judge"] else []
     beside += scores["assessors"]
-    needed = [origin / "before.jsonl", folder / "after.jsonl"]
+    needed = [origin / "before.jsonl", folder / "corrections.jsonl", folder / "after.jsonl"]
     needed += [place / f"{name}.jsonl" for place in (origin, folder) for name in beside]
-    if not all(path.is_file() for path in needed):
+    if not all(path.is_file() and (there is None or str(path.relative_to(home)) in there) for path in needed):
         return None
     corrections = list(read_results(folder / "corrections.jsonl"))
     sides: list[list[Row]] = []
-    verdicts: list[Counter[str]] = []
+    verdicts: list[list[str | None]] = []
     for place, name in ((origin, "before"), (folder, "after")):
         rows = list(read_results(place / f"{name}.jsonl"))
         files = {one: list(read_results(place / f"{one}.jsonl")) for one in beside}
@@ -131,13 +133,7 @@ def _read(home: Path, cell: Cell, scores: Mapping[str, Any], names: list[str]) -
             more = [one | other["measures"] for one, other in zip(more, found, strict=True)]
         sides.append([with_scores(row, one) for row, one in zip(rows, more, strict=True)])
         told = zip(files.get("judge", ()), rows, strict=False)
-        verdicts.append(
-            Counter(
-                row["verdict"] or "failed"
-                for row, result in told
-                if (row["verdict"] or row["measures"]) and not has_failed(result["status"])
-            )
-        )
+        verdicts.append([None if has_failed(result["status"]) else _verdict(row) for row, result in told])
     available = {name for side in sides for row in side for name in row["measures"] or ()}
     for one in (*TEXTS, EQUIVALENT, *scores["assessors"]):
         if one in available and one not in names:
@@ -146,7 +142,14 @@ def _read(home: Path, cell: Cell, scores: Mapping[str, Any], names: list[str]) -
     cost = sum((Cost(**row["cost"]) for row in corrections), Cost())
     spent = Spent(len(corrections), cost.prompts, cost.tokens, cost.dollars)
     entry = Entry(cell.corrector, cell.model, cell.data, comparison, spent)
-    return _Done(cell, sides[0], sides[1], corrections, (verdicts[0], verdicts[1]), entry)
+    judged = [pair for pair in zip(*verdicts, strict=True) if None not in pair]
+    old, new = (Counter(str(pair[side]) for pair in judged) for side in (0, 1))
+    return _Done(cell, sides[0], sides[1], corrections, (old, new), entry)
+
+
+def _verdict(judged: Row) -> str | None:
+    """What the judge says, or that it failed to; None of a response that has no reference."""
+    return judged["verdict"] or ("failed" if judged["measures"] else None)
 
 
 def _texts(origin: Path, texts: list[str | None]) -> list[dict[str, float]]:
