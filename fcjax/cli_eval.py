@@ -162,9 +162,11 @@ class _Watch:
 
 def _failures(report: Report) -> str:
     """What failed, for people."""
+    from fcjax.summary import has_failed
+
     parts = [f"{count:,} in {name}" for name, count in report.failed.items()]
     for name, found in report.statuses.items():
-        lost = {status: count for status, count in found.items() if status not in ("ok", "no_atoms", "no_evidence")}
+        lost = {status: count for status, count in found.items() if has_failed(status)}
         parts += [f"{name}: {', '.join(f'{count:,} {status}' for status, count in lost.items())}"] if lost else []
     more = f", and {len(parts) - 3:,} more places" if len(parts) > 3 else ""
     return f"failures: {'; '.join(parts[:3])}{more}"

@@ -57,6 +57,7 @@ class Report:
     before: list[Row] = field(default_factory=list)  # id, status and measures of each original, as in results
     after: list[Row] = field(default_factory=list)  # the same of what came of it
     taken_up: int = 0  # corrections that an earlier run had finished
+    to_try_again: int = 0  # corrections in which something failed, whatever came of them (see `is_whole`)
 
     def __len__(self) -> int:
         return self.statuses.total()
@@ -212,6 +213,7 @@ def correct_file(
                 if done.atoms is not None:
                     atoms.append(done.atoms)
                 report.taken_up += done.kept
+                report.to_try_again += not done.whole
                 spool.write(orjson.dumps([done.row, done.digest]) + b"\n")
                 if watch:
                     watch.case(done.row, done.kept)
@@ -239,13 +241,14 @@ class _Finished:
     atoms: int | None  # of the original response, merged duplicates once
     digest: str  # of the case as it was given
     kept: bool = False
+    whole: bool = True
 
     @classmethod
     def of(cls, one: Correction) -> _Finished:
         first = one.rounds[0].critique
         atoms = None if first is None else count_atoms(case_to_dict(first.case))
         digest = digest_of(orjson.dumps(case_to_dict(one.case))).hex()
-        return cls(one.row, case_to_dict(one.corrected), atoms, digest)
+        return cls(one.row, case_to_dict(one.corrected), atoms, digest, whole=is_whole(one))
 
     def to_dict(self) -> dict[str, Any]:
         return {"row": self.row, "corrected": self.case, "atoms": self.atoms, "digest": self.digest}
@@ -297,9 +300,8 @@ async def _corrected(
             if place in earlier:
                 yield cast("_Finished", _earlier(journal, place))
                 continue
-            one = await anext(stream)
-            done = _Finished.of(one)
-            if journal is not None and is_whole(one):
+            done = _Finished.of(await anext(stream))
+            if journal is not None and done.whole:
                 journal.write(place, _STAGE, done.to_dict())
             yield done
 

@@ -335,6 +335,25 @@ def test_a_correction_that_failed_is_counted_and_tried_again(server, tmp_path):
     assert row["towns pairs"] == "3"
 
 
+def test_a_revision_that_an_outage_kept_from_being_evaluated_is_tried_again(server, tmp_path):
+    write(tmp_path / "towns.jsonl", *towns((1, 2)))
+    right = truth(1, 2).partition(". ")[2]  # what only the revision says
+
+    def silent(messages):
+        content = messages[0]["content"]
+        return "hm" if f"<hypothesis>\n{right}" in content else scripted_writer.answer(messages)
+
+    server.answer = silent
+    plan, path = grid_of(server, tmp_path, "[factcorrector]"), "out/cells/towns/small/factcorrector/corrections.jsonl"
+    run_grid(plan, tmp_path / "out")
+    (row,) = rows_in(tmp_path / path)
+    assert (row["status"], row["stop"], row["changed"]) == ("ok", "no_gain", False)
+    server.answer = scripted_writer.answer
+    run_grid(plan, tmp_path / "out")
+    (row,) = rows_in(tmp_path / path)
+    assert (row["stop"], row["changed"]) == ("theta", True)
+
+
 def test_rows_that_are_no_cases_and_ids_that_repeat(server, tmp_path):
     write(tmp_path / "towns.jsonl", "{ no JSON", *towns((1, 2)), model.case(3, 4, id="town 1"), {"id": "none"})
     more = "scores: {judge: small, facts: 3, assessors: [factscore]}"

@@ -190,8 +190,7 @@ class _Run:
         _drop_other(folder / "corrections.jsonl.journal", found)
 
         def correct() -> int:
-            report = correct_file(source, corrections, method, choice, watch=_Cases(self._watch))
-            return sum(count for status, count in report.statuses.items() if status not in _FINAL)
+            return correct_file(source, corrections, method, choice, watch=_Cases(self._watch)).to_try_again
 
         self._step(corrections, [found, self._plan.critic.settings.k], correct, beside=cases, counts=False)
         name = "/".join((cell.data, cell.model, cell.corrector))
