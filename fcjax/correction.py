@@ -20,6 +20,7 @@ from fcjax.results import Row
 from fcjax.scoring import completed
 from fcjax.stages.reuse import was_searched_for
 from fcjax.stages.traces import without
+from fcjax.summary import has_failed
 
 if TYPE_CHECKING:
     from fcjax.feedback import Feedback
@@ -228,6 +229,7 @@ def _round_row(one: Round, k: float) -> Row:
 def not_started(case: Case, method: str, status: Status, reason: str, first: Round | None = None) -> Correction:
     """The correction of a case that nothing can be done about; its response stands."""
     first = first or Round(number=0, response=case.response, kept=True, why=reason)
+    stop: Stop = "failed" if has_failed(status) else "nothing_to_correct"
     return Correction(
-        case=case, method=method, rounds=(replace(first, why=reason),), stop="failed", status=status, reason=reason
+        case=case, method=method, rounds=(replace(first, why=reason),), stop=stop, status=status, reason=reason
     )

@@ -445,7 +445,12 @@ def test_the_same_text(text):
 
 def test_a_case_without_atoms():
     found, writer = correct([], case("Hello there!", atoms=[]))
-    assert (found.status, found.stop, found.response, writer.refined) == (Status.NO_ATOMS, "failed", "Hello there!", [])
+    assert (found.status, found.stop, found.response, writer.refined) == (
+        Status.NO_ATOMS,
+        "nothing_to_correct",
+        "Hello there!",
+        [],
+    )
 
 
 @pytest.mark.parametrize("response", [None, "", " \n"])

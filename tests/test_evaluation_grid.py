@@ -469,8 +469,8 @@ def test_faults_of_a_plan_are_named(tmp_path, text, words):
     [
         (("model: s", "model: s, api_key_env: NOT_SET_ANYWHERE"), "small: api_key_env names NOT_SET_ANYWHERE"),
         (("model: s", "model: s, options: {model: x}"), "the model small: options.model is set"),
-        (("[llm1]", "[{name: factcorrector, theta: 2}]"), "the corrector factcorrector: theta is 2; allowed: a number"),
-        (("[llm1]", "[{name: critic, rounds: 0}]"), "the corrector critic: rounds is 0"),
+        (("[llm1]", "[{name: factcorrector, theta: 2}]"), "correctors[0].theta is 2; allowed: a number"),
+        (("[llm1]", "[{name: critic, rounds: 0}]"), "correctors[0].rounds is 0"),
         (("http://127.0.0.1:1/v1", "ftp://x"), "the model small: the base URL cannot be used"),
     ],
 )  # fmt: skip

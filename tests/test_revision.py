@@ -40,6 +40,9 @@ TEXT = "Ada was born in 1815.\n\nShe wrote programs [1], and died in 1852."
         "<think>Is it 1815? <revised>maybe</revised></think>\n<revised>\n{}\n</revised>",
         '"{}"',
         "  {}  \n",
+        "Here is the revised response:\n\n{}\n\nI changed the year, and removed what nobody could verify.",
+        "{}\n\n**Changes made:** the year.\n\nAnything else?",
+        "{}\n\n---\n\n*Note: the year was wrong.*",
     ],
 )
 def test_a_response_is_found_in_an_answer(answer):
@@ -59,6 +62,12 @@ def test_a_response_is_found_in_an_answer(answer):
 def test_what_belongs_to_a_response_stays(text):
     assert read_revision(f"<revised>\n{text}\n</revised>", TEXT) == text
     assert read_revision(text, TEXT) == text
+
+
+def test_a_note_that_the_response_has_itself_stays():
+    noted = f"{TEXT}\n\nNote: she was Byron's daughter."
+    assert read_revision(noted, noted) == noted
+    assert read_revision(f"<revised>\n{noted}\n</revised>", TEXT) == noted
 
 
 def test_a_response_that_was_cut_off_is_none():
@@ -134,6 +143,9 @@ def test_words_about_a_response_are_none(text):
     [
         "I'm sorry, but I can't do that.",
         "As an AI, I cannot help.",
+        "I cannot revise this response because the evidence is insufficient.",
+        "Unfortunately, I am unable to correct the text.",
+        "I don't feel comfortable rewriting this.",
         "Lo siento, no puedo ayudar.",
         "申し訳ありません。",
         "抱歉，我无法帮助。",
@@ -144,7 +156,13 @@ def test_refusals(text):
 
 
 @pytest.mark.parametrize(
-    "text", [TEXT, "Sorry is a song of 2015 by Justin Bieber.", "Apologies are rare in diplomacy."]
+    "text",
+    [
+        TEXT,
+        "Sorry is a song of 2015 by Justin Bieber.",
+        "Apologies are rare in diplomacy.",
+        "I could not see the bridge from there, which was built in 1815.",
+    ],
 )
 def test_no_refusals(text):
     assert not is_refusal(text)

@@ -15,8 +15,11 @@ from typing import Any, Final, NoReturn
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.baselines import ASSESSORS, METHODS
+from fcjax.critic import Critic
 from fcjax.errors import SettingsError
 from fcjax.guards import Guards
+from fcjax.io.client import Client
+from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.streams import Source
 from fcjax.relating import Relating
 from fcjax.settings import Settings
@@ -167,7 +170,7 @@ def read_plan(path: Source) -> Plan:
 
     name = os.fspath(path)
     try:
-        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        value = _loaded(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{name}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -175,6 +178,23 @@ def read_plan(path: Source) -> Plan:
     except yaml.YAMLError as error:
         raise SettingsError(f"{name}: is no YAML ({' '.join(str(error).split())})") from error
     return _plan(_Part(name, "", value), Path(path))
+
+
+def _loaded(text: str) -> Any:
+    """What a YAML text holds; a key that stands twice in a mapping is a fault, of which YAML would keep the last."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[Any] = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        raise yaml.constructor.ConstructorError(None, None, f"{key.value} stands twice", key.start_mark)
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep=deep)
+
+    return yaml.load(text, Loader)
 
 
 def _plan(part: _Part, path: Path) -> Plan:
@@ -224,11 +244,17 @@ def _model(part: _Part) -> Model:
     for i, number in enumerate(price or ()):
         check_number(f"{part.place('price')}[{i}]", number, 0, 1e6)
     options = part.part("options").value
+    for key in options:
+        if re.sub(r"\W|_", "", str(key)).lower() in ("apikey", "key", "token", "authorization"):
+            part.fail(f"options.{key}", "a key", "the variable that holds it, in api_key_env")
+    variable = part.text("api_key_env")
+    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):  # and not said: it may be a key
+        part.fail("api_key_env", "no name of a variable", "the name of the variable that holds the key")
     return Model(
         name=part.name(model),
         model=model,
         base_url=part.text("base_url"),
-        api_key_env=part.text("api_key_env"),
+        api_key_env=variable,
         options=options,
         price=None if price is None else (float(price[0]), float(price[1])),
         concurrency=part.number("concurrency", 64, 1, 4096, whole=True),
@@ -243,12 +269,17 @@ def _corrector(part: _Part, models: Mapping[str, Model]) -> Corrector:
     if method is None:
         part.fail("method", "missing", ", ".join(METHODS))
     part.only("name", "method", "model", *_METHOD_KEYS[method])
-    arguments = {key: part.value[key] for key in _METHOD_KEYS[method] if key in part.value}
+    arguments = {key: part.value[key] for key in _METHOD_KEYS[method] if part.value.get(key) is not None}
+    for key in {"pool", "unmentioned"} & arguments.keys():
+        part.flag(key, False)
+    part.text("system")
     for key, kind in (("guards", Guards), ("refiner", Refiner)):
         if key in arguments:
             inner = part.part(key)
             inner.only(*(one.name for one in fields(kind) if one.name != "template"))
             arguments[key] = inner.made(kind)
+    nobody = Critic(Client(Endpoint("http://localhost/v1", "nobody")))
+    part.made(lambda: METHODS[method](nobody, **arguments))
     return Corrector(name=part.name(method), method=method, arguments=arguments, model=part.choice("model", models))
 
 

@@ -83,6 +83,8 @@ def read_revision(text: str, response: str, cut: bool = False) -> str:
             return ""
     elif cut:
         return ""
+    elif (match := _POSTSCRIPT.search(text)) and not _POSTSCRIPT.search(f"\n\n{response}"):
+        text = text[: match.start()]
     text = _unfenced(text.strip())
     if match := _PREAMBLE.match(text):
         text = _unfenced(text[match.end() :].strip())
@@ -106,6 +108,12 @@ _PREAMBLE: Final = re.compile(
     rf"#+\s*(?:the )?{_ABOUT}\s+{_THING}\s*\n)\s*",
     re.IGNORECASE,
 )
+_POSTSCRIPT: Final = re.compile(
+    r"\n\s*\n[-–—*_#\s]*(?:\(?(?:i|we)(?:['’]ve| have)? (?:also )?(?:changed|corrected|removed|revised|rewrote|updated|"
+    r"replaced|fixed|adjusted)\b|(?:note|explanation|rationale|(?:summary of )?(?:the )?changes(?: made)?) ?[*_]*:)",
+    re.IGNORECASE,
+)
+"""What a model adds about its work, below a response that stands in no tags."""
 
 
 def _unfenced(text: str) -> str:
@@ -142,7 +150,9 @@ def _fault(text: str, response: str, prompt: Prompt, statements: Collection[str]
 
 def is_refusal(text: str) -> bool:
     """Whether a text says no more than that its author will not, or cannot, do what was asked."""
-    return declines(text) or (len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.match(text)))
+    if declines(text):
+        return True
+    return len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.match(text) or _WILL_NOT.match(text))
 
 
 _LONGEST_REFUSAL: Final = 600
@@ -150,6 +160,12 @@ _REFUSAL: Final = re.compile(
     r"\W*(?:(?:i['’]m|i am) (?:really |very |so )?sorry\b|sorry,|i apologi[sz]e|as an ai\b|(?:es )?tut mir leid\b|"
     r"ich kann (?:ihnen |dir )?(?:dabei |das )?(?:leider )?nicht|(?:je suis )?désolée?\b|je ne peux pas\b|lo siento\b|"
     r"no puedo\b|mi dispiace\b|non posso\b|desculpe\b|não posso\b|извините|抱歉|对不起|很抱歉|申し訳|すみません|죄송)",
+    re.IGNORECASE,
+)
+_WILL_NOT: Final = re.compile(
+    r"\W*(?:unfortunately,? |sadly,? )?i(?:['’]m| am)? (?:can(?:not| not|['’]t)|could(?: not|n['’]t)|won['’]t|will not|"
+    r"(?:un|not )able to|(?:don['’]t|do not) feel comfortable|not comfortable|decline to|refuse to) (?:\w+ ){0,2}"
+    r"(?:revis|rewrit|rephras|correct|edit|chang|modif|improv|fix)\w*\b",
     re.IGNORECASE,
 )
 
