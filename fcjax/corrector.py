@@ -164,7 +164,8 @@ class Corrector(Method):
             return done(False, why), "failed", Status.CORRECTION_FAILED
         failed, before = failures(critique), failures(best.critique)
         if failed > before:
-            return done(False, f"{failed} of its atoms and relations failed, {before} before"), "no_gain", Status.OK
+            why = f"{failed} of its atoms and relations failed, {before} before"
+            return done(False, why), "failed", Status.CORRECTION_FAILED
         old, new = best.precision or 0.0, precision_of(critique) or 0.0
         change = f"Pr {old:.4g} -> {new:.4g}"
         if new <= old:

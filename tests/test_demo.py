@@ -1,4 +1,4 @@
-"""The demonstration of the critic: its replies belong to the questions that are asked today, and it needs no network."""
+"""The demonstration: its replies belong to the questions that are asked today, and it needs no network."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ def test_a_revision_that_an_outage_kept_from_being_evaluated_is_tried_again(serv
     plan, path = grid_of(server, tmp_path, "[factcorrector]"), "out/cells/towns/small/factcorrector/corrections.jsonl"
     run_grid(plan, tmp_path / "out")
     (row,) = rows_in(tmp_path / path)
-    assert (row["status"], row["stop"], row["changed"]) == ("ok", "no_gain", False)
+    assert (row["status"], row["stop"], row["changed"]) == ("correction_failed", "failed", False)
     server.answer = scripted_writer.answer
     run_grid(plan, tmp_path / "out")
     (row,) = rows_in(tmp_path / path)

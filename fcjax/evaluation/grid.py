@@ -52,7 +52,7 @@ from fcjax.summary import has_failed
 VERSION: Final = 1
 """Part of every step's fingerprint; raise it when steps come to write something else."""
 
-_FINAL: Final = (Status.OK, Status.NO_ATOMS, Status.REFUSED, Status.INVALID_INPUT)
+_FINAL: Final = (Status.OK, Status.NO_ATOMS, Status.REFUSED, Status.STOPPED, Status.INVALID_INPUT)
 """Statuses that another try would not change."""
 
 

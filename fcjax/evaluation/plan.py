@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from fcjax.arguments import check_choice, check_number
 from fcjax.baselines import ASSESSORS, METHODS
 from fcjax.critic import Critic
 from fcjax.errors import SettingsError
+from fcjax.evaluation.part import Part
 from fcjax.guards import Guards
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
@@ -32,7 +33,6 @@ from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
 
 RETRIEVERS: Final = ("given", "local", "serper", "wikipedia")
-_NAME: Final = re.compile(r"[\w.+-]{1,64}")
 _METHOD_KEYS: Final = {
     "factcorrector": ("theta", "rounds", "pool", "guards", "refiner"),
     "llm1": (),
@@ -177,7 +177,7 @@ def read_plan(path: Source) -> Plan:
         raise SettingsError(f"{name}: is no text in UTF-8 ({error.reason})") from error
     except yaml.YAMLError as error:
         raise SettingsError(f"{name}: is no YAML ({' '.join(str(error).split())})") from error
-    return _plan(_Part(name, "", value), Path(path))
+    return _plan(Part(name, "", value), Path(path))
 
 
 def _loaded(text: str) -> Any:
@@ -197,7 +197,7 @@ def _loaded(text: str) -> Any:
     return yaml.load(text, Loader)
 
 
-def _plan(part: _Part, path: Path) -> Plan:
+def _plan(part: Part, path: Path) -> Plan:
     part.only("seed", "store", "data", "models", "correctors", "critic", "scores")
     home = path.resolve().parent
     data = _named(part, "data", lambda one: _data(one, home))
@@ -215,7 +215,7 @@ def _plan(part: _Part, path: Path) -> Plan:
     )
 
 
-def _data(part: _Part, home: Path) -> DataSet:
+def _data(part: Part, home: Path) -> DataSet:
     part.only("name", "path", "retriever", "corpus", "limit", "sample")
     file = part.text("path", needed=True)
     path, corpus = home / file, part.text("corpus")
@@ -236,7 +236,7 @@ def _data(part: _Part, home: Path) -> DataSet:
     )
 
 
-def _model(part: _Part) -> Model:
+def _model(part: Part) -> Model:
     part.only(*(one.name for one in fields(Model)))
     model, price = part.text("model", needed=True), part.values("price")
     if price is not None and len(price) != 2:
@@ -264,7 +264,7 @@ def _model(part: _Part) -> Model:
     )
 
 
-def _corrector(part: _Part, models: Mapping[str, Model]) -> Corrector:
+def _corrector(part: Part, models: Mapping[str, Model]) -> Corrector:
     method = part.choice("method", METHODS) or part.choice("name", METHODS)
     if method is None:
         part.fail("method", "missing", ", ".join(METHODS))
@@ -283,7 +283,7 @@ def _corrector(part: _Part, models: Mapping[str, Model]) -> Corrector:
     return Corrector(name=part.name(method), method=method, arguments=arguments, model=part.choice("model", models))
 
 
-def _critic(part: _Part, models: Mapping[str, Model]) -> CriticPlan:
+def _critic(part: Part, models: Mapping[str, Model]) -> CriticPlan:
     numbers = ("preset", "encoding", "context_prior", "atom_prior", "k", "effort")
     asking = ("style", "pack", "votes", "default")
     part.only("model", "version", "contexts", "revise", "queries", "summarise", "screen", *numbers, *asking)
@@ -302,7 +302,7 @@ def _critic(part: _Part, models: Mapping[str, Model]) -> CriticPlan:
     )
 
 
-def _scores(part: _Part, models: Mapping[str, Model]) -> Scores:
+def _scores(part: Part, models: Mapping[str, Model]) -> Scores:
     part.only(*(one.name for one in fields(Scores)))
     assessors = tuple(part.values("assessors") or ())
     for i, name in enumerate(assessors):
@@ -317,7 +317,7 @@ def _scores(part: _Part, models: Mapping[str, Model]) -> Scores:
     )
 
 
-def _named(part: _Part, key: str, read: Any) -> dict[str, Any]:
+def _named(part: Part, key: str, read: Any) -> dict[str, Any]:
     """The items of a list by their names. A text is short for an item with that name."""
     items = part.values(key)
     if not items:
@@ -325,85 +325,9 @@ def _named(part: _Part, key: str, read: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for i, item in enumerate(items):
         short = {"models": "model", "data": "path"}.get(key, "name")
-        inner = _Part(part.file, f"{part.at}{key}[{i}]", {short: item} if isinstance(item, str) else item)
+        inner = Part(part.file, f"{part.at}{key}[{i}]", {short: item} if isinstance(item, str) else item)
         one = read(inner)
         if one.name in found:
             inner.fail("name", repr(one.name), "a name that no other item of the list has")
         found[one.name] = one
     return found
-
-
-class _Part:
-    """A mapping of a plan, and where it stands."""
-
-    def __init__(self, file: str, at: str, value: Any):
-        self.file, self.at = file, at
-        if not isinstance(value, dict):
-            self._raise(at or "the plan", "empty" if value is None else repr(value), "keys with values")
-        self.value: dict[str, Any] = value
-
-    def place(self, key: str) -> str:
-        return f"{self.file}: {self.at}{'.' if self.at else ''}{key}"
-
-    def fail(self, key: str, seen: str, allowed: str) -> NoReturn:
-        raise SettingsError(f"{self.place(key)} is {seen}; allowed: {allowed}")
-
-    def _raise(self, what: str, seen: str, allowed: str) -> NoReturn:
-        raise SettingsError(f"{self.file}: {what} is {seen:.80}; allowed: {allowed}")
-
-    def only(self, *allowed: str) -> None:
-        """Raise where there is any other key."""
-        for key in self.value:
-            if key in ("api_key", "key", "token"):
-                raise SettingsError(f"{self.place(key)} is a key; name the variable that holds it in api_key_env")
-            if key not in allowed:
-                raise SettingsError(f"{self.place(str(key))} is unknown; allowed: {', '.join(allowed)}")
-
-    def text(self, key: str, *, needed: bool = False) -> Any:
-        value = self.value.get(key)
-        if (value is None and needed) or not (value is None or (isinstance(value, str) and value.strip())):
-            self.fail(key, "missing" if value is None else repr(value), "a text")
-        return value
-
-    def name(self, otherwise: str) -> str:
-        """The name that an item is spoken of by, which is a folder's too."""
-        given = self.text("name")
-        name = re.sub(r"[^\w.+-]+", "-", otherwise).strip("-.") if given is None else given
-        if not _NAME.fullmatch(name) or name.startswith("."):
-            self.fail("name", repr(name), "up to 64 letters, digits and . _ + -")
-        return str(name)
-
-    def number(self, key: str, otherwise: Any, low: float, high: float = float("inf"), *, whole: bool = False) -> Any:
-        value = self.value.get(key)
-        if value is None:
-            return otherwise
-        check_number(self.place(key), value, low, high, whole=whole)
-        return value
-
-    def flag(self, key: str, otherwise: bool) -> bool:
-        value = self.value.get(key, otherwise)
-        if not isinstance(value, bool):
-            self.fail(key, repr(value), "true or false")
-        return bool(value)
-
-    def choice(self, key: str, allowed: Iterable[str]) -> Any:
-        value = self.value.get(key)
-        check_choice(self.place(key), value, allowed, none=True)
-        return value
-
-    def values(self, key: str) -> list[Any] | None:
-        value = self.value.get(key)
-        if not (value is None or isinstance(value, list)):
-            self.fail(key, repr(value), "a list")
-        return value
-
-    def part(self, key: str) -> _Part:
-        value = self.value.get(key)
-        return _Part(self.file, f"{self.at}{'.' if self.at else ''}{key}", {} if value is None else value)
-
-    def made(self, kind: Any) -> Any:
-        """What `kind` makes of the values; its own faults name this place."""
-        try:
-            return kind(**self.value) if isinstance(kind, type) else kind()
-        except SettingsError as error:
-            raise SettingsError(f"{self.file}: {self.at}.{error}") from error
