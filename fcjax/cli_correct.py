@@ -172,9 +172,9 @@ def _run(
         shell.print_json(about | report.to_dict() | gains | asked)
     elif not quiet:
         from fcjax.display import show
-        from fcjax.display_correct import cases_table, comparison_table, cost_line
+        from fcjax.display_correct import cases_table, changes, comparison_table, cost_line
 
-        parts = [cases_table(watch.rows, len(report))]
+        parts = [cases_table(watch.rows, len(report)), changes(watch.rows)]
         parts += [comparison_table(compared)] if compared else []
         show(*parts, stderr=out == "-")
         for line in (*_told(report, stats, bool(compared)), cost_line(report.cost, len(report))):
@@ -233,7 +233,9 @@ class _Watch:
         before, after = (None if side["measures"] is None else side["measures"]["precision"] for side in sides(row))
         if len(self.rows) < _SHOWN:
             line = {"id": row["id"], "before": before, "after": after, "failed": failed, "stop": row["stop"]}
-            self.rows.append(line | {"rounds": len(row["trajectory"]) - 1, "prompts": row["cost"]["prompts"]})
+            line |= {"rounds": len(row["trajectory"]) - 1, "prompts": row["cost"]["prompts"]}
+            line |= {"changed": row["changed"], "response": row["response"], "best": row["best"]["response"]}
+            self.rows.append(line)
         if self._live:
             self._live.case(kept, row["changed"], failed, before, after)
 

@@ -22,7 +22,7 @@ from fcjax.arguments import check_number
 from fcjax.asking import Asker
 from fcjax.correction import Correction, Round, Stop, not_started, precision_of
 from fcjax.critic import Critic, Critique, case_of, in_own_loop, with_critic
-from fcjax.errors import FcjaxError
+from fcjax.errors import FcjaxError, SettingsError
 from fcjax.guards import Guards, comparable
 from fcjax.io.client import Client
 from fcjax.method import Asking, Method
@@ -62,6 +62,9 @@ class Corrector(Method):
         super().__init__(critic, client=client, open_cases=open_cases)
         check_number("theta", theta, 0, 1)
         check_number("rounds", rounds, 0, 1000, whole=True)
+        for name, given, kind in (("refiner", refiner, Refiner), ("guards", guards, Guards)):
+            if not (given is None or isinstance(given, kind)):
+                raise SettingsError(f"{name} is {given!r:.60}; allowed: {kind.__name__}(...) or None")
         self.refiner, self.guards = refiner or Refiner(), guards or Guards()
         self.theta, self.rounds, self.pool = float(theta), rounds, bool(pool)
 
@@ -72,8 +75,6 @@ class Corrector(Method):
         return {"method": self.name, **own, "refiner": refiner, "guards": asdict(self.guards)}
 
     async def _corrected(self, case: Case, asking: Asking) -> Correction:
-        if not (case.response or "").strip():
-            return not_started(case, self.name, Status.INVALID_INPUT, "the case has no response to correct")
         assert case.response is not None
         first = await self.critic.using(asker=asking.critic).critique(case)
         begun = Round(

@@ -12,12 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from fcjax.asking import Cost
+from fcjax.diff import Diff
 from fcjax.display import clock, plain
 from fcjax.evaluation.comparison import COUNTS, Comparison
 from fcjax.evaluation.report import HEADS, Entry
 from fcjax.io.stats import Stats
 
 _PER_SECOND = 4
+_CHANGES = 5  # responses whose changes are shown
+_LONGEST = 1200  # characters of one
+_MARKS = {"same": ("{}", ""), "gone": ("[-{}-]", "red"), "new": ("{{+{}+}}", "green")}  # for those without colours too
 
 
 class Progress:
@@ -118,6 +122,19 @@ def cases_table(rows: list[dict[str, Any]], count: int) -> RenderableType:
         style = "red" if row["failed"] else ""
         table.add_row(plain(str(row["id"])), pr, str(row["rounds"]), f"{row['prompts']:,}", Text(row["stop"], style))
     return table
+
+
+def changes(rows: list[dict[str, Any]]) -> RenderableType:
+    """What was changed in the first responses, word by word: what is gone, and what is new."""
+    parts: list[RenderableType] = []
+    for row in [row for row in rows if row["changed"]][:_CHANGES]:
+        line = Text.assemble((f"{plain(str(row['id']))}: ", "bold"))
+        for part in Diff.of(row["response"], row["best"]).parts:
+            mark, style = _MARKS[part.change]
+            line.append(mark.format(plain(part.text, len(part.text)).plain), style)
+        line.truncate(_LONGEST, overflow="ellipsis")
+        parts += [line, Text()]
+    return Group(*([Text("What was changed", "bold"), Text(), *parts] if parts else []))
 
 
 def entries_table(entries: list[Entry]) -> RenderableType:

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from fcjax.arguments import check_number
 from fcjax.asking import Asker, Cost, Meter
-from fcjax.correction import Correction, Round
+from fcjax.correction import Correction, Round, not_started
 from fcjax.critic import Critic
 from fcjax.errors import FcjaxError, SettingsError
 from fcjax.io.client import Client
 from fcjax.ordered import in_order
-from fcjax.records import Case
+from fcjax.records import Case, Status
 
 Told = Callable[[int, Round], None]
 """Is told of every round of case i, from 0, as it is done."""
@@ -73,7 +73,15 @@ class Method(ABC):
 
     @abstractmethod
     async def _corrected(self, case: Case, asking: Asking) -> Correction:
-        """The correction of one case. Raises only where nothing was done yet and nothing can be."""
+        """The correction of one case with a response. Raises only where nothing was done yet and nothing can be."""
+
+    async def _begun(self, case: Case, asking: Asking) -> Correction:
+        """The correction of one case, if it has a response."""
+        if (case.response or "").strip():
+            return await self._corrected(case, asking)
+        known = case.extra.get("reason") if case.status.failed else None
+        reason = known if isinstance(known, str) and known else "the case has no response to correct"
+        return not_started(case, self.name, Status.INVALID_INPUT, reason)
 
     def settings(self) -> dict[str, Any]:
         """All that changes what a case comes out as, as JSON, beside the critic's settings and the models."""
@@ -82,7 +90,7 @@ class Method(ABC):
     async def correct(self, case: Case) -> Correction:
         """The correction of one case. Where the run must end (see `correct_many`) in the middle of it, the best so far
         is kept, and the status says so; before its first evaluation, what ends it is raised."""
-        return await self._corrected(case, self._asking(*self._askers(), lambda _: None))
+        return await self._begun(case, self._asking(*self._askers(), lambda _: None))
 
     async def correct_many(
         self, cases: Iterable[Case] | AsyncIterable[Case], *, told: Told | None = None
@@ -96,7 +104,7 @@ class Method(ABC):
 
         async def work(place: int, case: Case) -> Correction:
             tell = (lambda one: told(place, one)) if told else (lambda _: None)
-            return await self._corrected(case, self._asking(*askers, tell))
+            return await self._begun(case, self._asking(*askers, tell))
 
         def ended() -> FcjaxError | None:
             return next((asker.end for asker in askers if asker.end), None)

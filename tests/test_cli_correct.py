@@ -55,6 +55,7 @@ def test_correct_then_critique(run, source, server, tmp_path):
     assert "8 cases: 8 ok; 6 changed; K = 2.5" in shown
     assert "town 3" in shown
     assert "0.500 -> 1.000" in shown
+    assert re.search(r"What was changed\n\ntown \d: .*\[-.*-\]\{\+.*\+\}", shown)
     assert "Before and after, 8 of 8 cases" in shown
     assert "+0.433**" in shown
     assert re.search(r"^a case: \d\d\.\d prompts, [\d,]+ tokens, cost unknown$", shown, re.MULTILINE)

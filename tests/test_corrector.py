@@ -25,7 +25,7 @@ from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
-from fcjax.records import Atom, Context, Status
+from fcjax.records import Atom, Case, Context, Status
 from fcjax.settings import Settings
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.refine import REFINE, Refiner
@@ -656,6 +656,19 @@ def test_a_corrector_needs_someone_to_ask():
         Corrector(Critic())
     with pytest.raises(SettingsError, match="critic is None"):
         Corrector(None)
+
+
+@pytest.mark.parametrize("given", [{"guards": 3}, {"refiner": "r"}])
+def test_parts_of_another_kind(given):
+    with pytest.raises(SettingsError, match=next(iter(given))):
+        correct([], **given)
+
+
+def test_a_row_that_could_not_be_read_keeps_its_reason():
+    unread = Case(id="2", status=Status.INVALID_INPUT, extra={"reason": "line 2: no JSON"})
+    found, writer = correct([BEST], unread)
+    assert (found.status, found.reason) == ("invalid_input", "line 2: no JSON")
+    assert writer.refined == writer.others == []
 
 
 def test_the_helper_for_one_response(tmp_path):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from fcjax.correction import Correction, Round, Stop, not_started
+from fcjax.correction import Correction, Round, Stop
 from fcjax.critic import Critic
 from fcjax.guards import comparable
 from fcjax.method import Asking, Method
@@ -25,8 +25,6 @@ class Rewriter(Method):
     """
 
     async def _corrected(self, case: Case, asking: Asking) -> Correction:
-        if not (case.response or "").strip():
-            return not_started(case, self.name, Status.INVALID_INPUT, "the case has no response to correct")
         work = Work(self, case, asking)
         await self.rewrite(case, work)
         correction = work.correction()
