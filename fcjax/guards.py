@@ -87,8 +87,10 @@ class Guards:
         atoms = supported(before)
         if self.supported is None or not atoms:
             return None
-        there = {same(text) for atom in after.case.atoms or () for text in (atom.text, atom.original) if text}
-        missing = [atom for atom in atoms if not {same(atom.text), same(atom.original or atom.text)} & there]
+        # Words before revising, "He was born in 1879", may be of somebody else by now: a model could tell.
+        originals = self.supported == "text"
+        there = {text for atom in after.case.atoms or () for text in _words_of(atom, originals)}
+        missing = [atom for atom in atoms if not _words_of(atom, originals) & there]
         most = self.may_lose * len(atoms)
         unknown: list[Atom] = []
         if self.supported == "relation" and len(missing) > most:
@@ -110,6 +112,11 @@ class Guards:
 def comparable(text: str) -> str:
     """What two responses have in common that are the same but for white space."""
     return " ".join(text.split())
+
+
+def _words_of(atom: Atom, originals: bool) -> set[str]:
+    """What atoms that say the same are known by."""
+    return {same(atom.text), *([same(atom.original)] if originals and atom.original else [])}
 
 
 def supported(critique: Critique) -> list[Atom]:

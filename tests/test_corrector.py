@@ -17,14 +17,16 @@ from scripted_server import Messages, ScriptedServer
 import fcjax.corrector
 from fcjax.correction import Correction, with_k
 from fcjax.corrector import Corrector
-from fcjax.critic import Critic
+from fcjax.critic import Critic, Critique
 from fcjax.errors import BudgetError, SettingsError
+from fcjax.findings import Feedback
 from fcjax.guards import Guards
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
+from fcjax.prompts import Reply
 from fcjax.records import Atom, Case, Context, Status
 from fcjax.settings import Settings
 from fcjax.stages.pipeline import Pipeline
@@ -688,3 +690,17 @@ def test_the_helper_for_one_response(tmp_path):
     assert found.response == BEST
     assert found.corrected.response == BEST
     assert found.corrected.atoms is None
+
+
+@pytest.mark.parametrize(("by", "lost"), [("relation", True), ("text", False)])
+def test_words_that_may_be_of_somebody_else_by_now_are_left_to_the_model(by, lost):
+    def critique(name):
+        atom = Atom(id="a0", text=f"{name} was born in 1879.", original="She was born in 1879.")
+        given = Case(id="1", response=f"{name} is a painter. She was born in 1879.", atoms=(atom,))
+        return Critique(given, {"atoms": [{"id": "a0", "label": "supported"}]}, Feedback())
+
+    async def ask(prompt):
+        return Reply(text='{"1": "neutral"}')
+
+    loss = asyncio.run(Guards(supported=by).loss(critique("Ann Lee"), critique("Eva Roe"), RelationModel(), ask))
+    assert (loss is not None) == lost
