@@ -25,7 +25,7 @@ _NUMBERED: Final = re.compile(
 )
 _OBJECT: Final = re.compile(r"\{[^{}]*\}")
 _LIST: Final = re.compile(r"\[[^\[\]{}]*\]")
-_ENTRY: Final = re.compile(r'"(?:[a-z]+\W*)?(\d+)"\s*:\s*"((?:[^"\\\n]|\\.)*+)"', re.IGNORECASE)
+_ENTRY: Final = re.compile(r'"(?:[a-z]+\W*)?(\d+)"\s*:\s*"([^"\\\n]*+(?:\\.[^"\\\n]*+)*)"', re.IGNORECASE)
 _NUMBER_KEYS: Final = ("fact", "number", "id", "index", "item", "claim", "statement")
 _VERDICT_KEYS: Final = ("verdict", "label", "answer", "status", "judgement", "judgment")
 

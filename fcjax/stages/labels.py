@@ -129,7 +129,9 @@ def _quoted(text: str, match: re.Match[str], quotation: tuple[int, int]) -> bool
 
 # Packed answers: one label for each of several numbered claims.
 
-_JSON: Final = re.compile(r'"(?P<string>(?:[^"\\\n]|\\.)*+)"|(?P<number>\d+)|(?P<mark>[{}\[\]:,])|\S', re.DOTALL)
+_JSON: Final = re.compile(
+    r'"(?P<string>[^"\\\n]*+(?:\\.[^"\\\n]*+)*)"|(?P<number>\d+)|(?P<mark>[{}\[\]:,])|\S', re.DOTALL
+)
 _CLAIM: Final = r"(?:claim|atom|hypothesis|statement|item)"
 _NUMBER: Final = re.compile(rf"\W*+(?:{_CLAIM}\W*+)?(\d+)\W*+", re.IGNORECASE)
 _NUMBER_KEYS: Final = frozenset(("claim", "atom", "hypothesis", "statement", "item", "id", "number", "index"))

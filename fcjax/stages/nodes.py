@@ -21,7 +21,10 @@ _STOP: Final = (
 
 
 def _string(opening: str, closing: str) -> str:
-    return rf"[{opening}](?:[^{closing}\\\n]++|\\.|[{closing}](?!{_STOP}))*+[{closing}]{_STOP}"
+    # Groups are repeated without possession, which Python's re gets wrong before 3.11.5: each begins with another sign
+    # than what stands before it, so there is one way to match only.
+    inner = rf"[^{closing}\\\n]*+"
+    return rf"[{opening}]{inner}(?:(?:\\.|[{closing}](?!{_STOP})){inner})*[{closing}]{_STOP}"
 
 
 _STRING: Final = "|".join(_string(*pair) for pair in (('"', '"'), ("'", "'"), ("“”„", "“”"), ("‘’‚", "‘’")))

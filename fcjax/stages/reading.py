@@ -203,7 +203,7 @@ def _as_number(key: str | None) -> int | None:
 _NAME: Final = r"(?:(?:atomic[ ])?(?:fact|claim|statement|atom|item|query|revision)[ ]?#?)?"
 _NUMBERED: Final = re.compile(
     rf"(?P<indent>[ \t>]*+)(?:[*_]{{1,3}}|\#{{1,6}}[ ])?{_NAME}"
-    r"[(\[（【]?(?P<number>\d{1,3})(?:\.\d{1,3})*+[*_]{0,3}"
+    r"[(\[（【]?(?P<number>\d{1,3})(?:\.\d{1,3})*[*_]{0,3}"
     r"(?:[ ]?[.)\]）】:：、．।]{1,2}|[ \t]*+[-–—](?=[ \t]))[*_]{0,3}(?!\d)(?P<text>.*)",
     re.IGNORECASE | re.DOTALL,
 )
