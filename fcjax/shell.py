@@ -69,6 +69,10 @@ def _told(ctx: click.Context | None = None) -> Iterator[None]:
         yield
     except FcjaxError as error:
         _complain(error)
+        try:
+            sys.stdout.flush()
+        except OSError:  # what could not be written is still there, and Python would try once more
+            _leave(UNUSABLE)
         raise click.exceptions.Exit(UNUSABLE) from error
     except BrokenPipeError:
         _leave(CLOSED_PIPE)

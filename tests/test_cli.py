@@ -168,12 +168,15 @@ def test_names_of_cases_stay_on_narrow_terminals(tmp_path, columns):
     assert ("Pr" in shown.splitlines()[2]) == (columns > 20)
 
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 @pytest.mark.parametrize(
     "args", [["score", "good.jsonl"], ["score", "good.jsonl", "--json"], ["score", "good.jsonl", "-o", "-"], ["--help"]]
 )
 def test_standard_output_that_is_full_is_called_by_its_name(good, args):
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([SCRIPT, *args], cwd=good.parent, stdout=full, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run([SCRIPT, *args], cwd=good.parent, env=BUFFERED, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == UNUSABLE
     assert done.stderr.count(b"\n") == 1
     assert b"standard output: cannot be written: No space left" in done.stderr

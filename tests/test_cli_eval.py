@@ -47,7 +47,7 @@ def run(server, tmp_path):
 
 def test_a_grid_from_the_file_to_the_tables(run, server, tmp_path):
     out = tmp_path / "out"
-    done = run(tmp_path / "grid.yaml", "-o", out)
+    done = run(tmp_path / "grid.yaml", "-o", out, COLUMNS="120")
     assert done.returncode == OK, done.stderr
     shown = done.stdout.decode()
     assert "factcorrector" in shown
