@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fcjax import shell
-from fcjax.cli_critic import critic_options, refuse_corpus, searched, taken_critic
+from fcjax.cli_critic import (
+    check_outputs,
+    critic_options,
+    refuse_corpus,
+    searched,
+    taken_critic,
+    told_how_to_go_on,
+)
 from fcjax.cli_method import METHOD, correction_options, method_of, taken_writer
 from fcjax.cli_model import COUNT, Asking, client_options, taken_client
 from fcjax.cli_relate import client_report, counts, dollars
-from fcjax.errors import BudgetError, SettingsError
 
 if TYPE_CHECKING:
-    from fcjax.correcting import Look, Report
+    from fcjax.correcting import Report
     from fcjax.correction import Round
     from fcjax.io.stats import Stats
     from fcjax.method import Method
-    from fcjax.outlook import Choice
+    from fcjax.outlook import Choice, Outlook
     from fcjax.results import Row
 
 _SHOWN: Final = 25  # cases in the table at the end
@@ -77,10 +83,7 @@ def correct(
     and no guard refuses it; again, up to R rounds. IN is a file of cases, or the results of `fcjax critique`, whose
     findings are used; or - for standard input.
     """
-    if out is None and not dry_run:
-        raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be done")
-    if as_json and "-" in (out, cases_out):
-        raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
+    check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
     also_read = [options[name] for name in ("config", "priors", "refiner_config", "refine_template")]
     also_read += options["templates"].values()
     refuse_corpus(options["corpus"], out, cases_out)
@@ -146,19 +149,8 @@ def _run(
     settings = all_settings(method, choice)
     stats = [client.stats for client in dict.fromkeys((asking.client, method.writer))]
     watch = _Watch(stats, live=not quiet)
-    try:
+    with told_how_to_go_on(ctx, watch, out, asking):
         report = correct_file(source, out, method, choice, cases_out=cases_out, overwrite=overwrite, watch=watch)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; {watch.kept(out, asking)}") from None
-    except BudgetError as error:
-        shell.say(f"stopped: {error}; {watch.kept(out, asking)}")
-        ctx.exit(shell.SOME_FAILED)
-    except SettingsError as error:
-        if not watch.begun:
-            raise
-        raise SettingsError(f"{error}; {watch.kept(out, asking)}") from error
-    finally:
-        watch.close()
     compared = Comparison.of(report.before, report.after, MEASURES[:-1]) if _is_evaluated(report) else None  # no C here
     if as_json:
         import fcjax
@@ -204,7 +196,7 @@ class _Watch:
         self._asked, self._wants_live = asked, live
         self._live: Any = None
 
-    def begins(self, found: Look) -> None:
+    def begins(self, found: Outlook) -> None:
         self.begun = True
         if found.lacking:
             first, lack = next(iter(found.lacking.items()))
@@ -290,7 +282,8 @@ def _show_look(
         for place, lack in list(found.lacking.items())[:3]:
             click.echo(f"  case {place + 1}: {lack}")
         if found.planned:
-            click.echo(f"cases by the stages that the first evaluation takes: {counts(dict(found.planned))}")
+            planned = {str(stage): count for stage, count in found.planned.items()}
+            click.echo(f"cases by the stages that the first evaluation takes: {counts(planned)}")
         click.echo(
             f"then at most {shell.counted(rounds, 'revision')} of each, by {method.name} with {method.writer.model}"
         )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 
 from fcjax import shell
 from fcjax.cli_model import Asking
 from fcjax.cli_relate import relation_options, taken_relating, worded
-from fcjax.errors import SettingsError
+from fcjax.errors import BudgetError, SettingsError
 
 if TYPE_CHECKING:
     from fcjax.critic import Critic
@@ -258,3 +259,40 @@ def searched(critic: Critic) -> Cached | None:
     from fcjax.io.retrievers.cached import Cached
 
     return critic.retriever if isinstance(critic.retriever, Cached) else None
+
+
+def check_outputs(out: str | None, cases_out: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Raise where there is no place for what will be written, or two things want the same one."""
+    if out is None and not dry_run:
+        raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be done")
+    if as_json and "-" in (out, cases_out):
+        raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
+
+
+class Watching(Protocol):
+    """Who looks on while a file is worked on, and knows how far that came."""
+
+    begun: bool
+
+    def kept(self, out: str, asking: Asking) -> str:
+        """What there is to go on from."""
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def told_how_to_go_on(ctx: click.Context, watch: Watching, out: str, asking: Asking) -> Iterator[None]:
+    """Whatever ends the run within the block says what there is to go on from; the watch is closed in any case."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; {watch.kept(out, asking)}") from None
+    except BudgetError as error:
+        shell.say(f"stopped: {error}; {watch.kept(out, asking)}")
+        ctx.exit(shell.SOME_FAILED)
+    except SettingsError as error:
+        if not watch.begun:
+            raise
+        raise SettingsError(f"{error}; {watch.kept(out, asking)}") from error
+    finally:
+        watch.close()

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fcjax import shell
-from fcjax.cli_critic import STAGES, Unread, critic_options, refuse_corpus, searched, taken_critic
+from fcjax.cli_critic import (
+    STAGES,
+    Unread,
+    check_outputs,
+    critic_options,
+    refuse_corpus,
+    searched,
+    taken_critic,
+    told_how_to_go_on,
+)
 from fcjax.cli_model import COUNT, Asking, client_options, taken_client
 from fcjax.cli_outlook import show_outlook
 from fcjax.cli_relate import client_report, counts, dollars
-from fcjax.errors import BudgetError, SettingsError
 
 if TYPE_CHECKING:
     from fcjax.critic import Critic, Critique
@@ -85,10 +93,7 @@ def critique(
     (.jsonl, .jsonl.gz, .json), or - for standard input. OUT gets a result a case, in the same order, with feedback on
     what is refuted or unverified; it is replaced when it is complete.
     """
-    if out is None and not dry_run:
-        raise SettingsError("no output is named; give -o OUT, or --dry-run to see what would be done")
-    if as_json and "-" in (out, cases_out):
-        raise SettingsError("--json and - both want standard output; give -o and --cases files, or leave --json out")
+    check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
     also_read = [source, options["config"], options["priors"], *options["templates"].values()]
     refuse_corpus(options["corpus"], out, cases_out)
     from fcjax.cli_score import cases_of
@@ -152,19 +157,8 @@ def _run(
     searches = None if found is None else found.stats
     watch = _Watch(asking.client.stats, searches, table=not (quiet or as_json), live=not quiet)
     settings = settings_of(critic, choice)
-    try:
+    with told_how_to_go_on(ctx, watch, out, asking):
         report = critique_file(source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, watch=watch)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; {watch.kept(out, asking)}") from None
-    except BudgetError as error:
-        shell.say(f"stopped: {error}; {watch.kept(out, asking)}")
-        ctx.exit(shell.SOME_FAILED)
-    except SettingsError as error:
-        if not watch.begun:
-            raise
-        raise SettingsError(f"{error}; {watch.kept(out, asking)}") from error
-    finally:
-        watch.close()
     stats = asking.client.stats
     if as_json:
         import fcjax

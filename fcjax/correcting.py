@@ -13,9 +13,10 @@ import hashlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from types import AsyncGeneratorType
 from typing import IO, Any, Final, Protocol, cast
 
@@ -25,16 +26,16 @@ from fcjax.asking import Cost
 from fcjax.correction import Correction, Round, with_k
 from fcjax.corrector import Corrector, failures
 from fcjax.critiquing import cases_file, check_places, hold, is_stream, refuse_empty_replay, write_streamed
-from fcjax.errors import Fault, refuse_where_all_lack
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, encode_result
 from fcjax.io.files.journal import Journal
-from fcjax.io.files.streams import Source, display_name, write_lines
+from fcjax.io.files.streams import Source, write_lines
 from fcjax.measures import K, median_k
 from fcjax.method import Method
-from fcjax.outlook import Choice, described, settings_of
+from fcjax.outlook import Choice, Outlook, described, first_look, settings_of
 from fcjax.records import Case, Status
 from fcjax.results import Row
+from fcjax.stages.pipeline import Stage
 from fcjax.summary import has_failed
 from fcjax.survey import count_atoms, digest_of, readable_twice
 
@@ -102,20 +103,10 @@ def sides(row: Row) -> tuple[Row, Row]:
     return before, after if not has_failed(row["status"]) else after | {"status": row["status"], "measures": None}
 
 
-@dataclass(slots=True)
-class Look:
-    """What a first look at a file found."""
-
-    cases: int = 0
-    lacking: dict[int, str] = field(default_factory=dict)  # case (from 0) -> why it cannot be corrected
-    planned: Counter[str] = field(default_factory=Counter)  # cases by the stages that the first evaluation takes
-    fingerprint: str = ""  # of the cases, and of all that changes what becomes of them
-
-
 class Watch(Protocol):
     """Someone who looks on while a file is corrected."""
 
-    def begins(self, found: Look) -> None:
+    def begins(self, found: Outlook) -> None:
         """The first look at the input is done."""
 
     def round(self, place: int, one: Round) -> None:
@@ -125,24 +116,14 @@ class Watch(Protocol):
         """The next case is finished, or was in an earlier run and is `kept`; its K is its own yet."""
 
 
-def look(path: str, method: Method, choice: Choice) -> Look:
-    """The first look at a file. Raises `InputError` where nothing can be corrected."""
-    found, first = Look(), None
-    digest = hashlib.blake2b(orjson.dumps(all_settings(method, choice)), digest_size=16)
-    for case, faults, line in choice.cases(path):
-        lack = faults[0] if faults else None
-        if lack is None and (why := lacks(method, case)):
-            lack = Fault(why)
-        if lack:
-            found.lacking[found.cases] = lack.message
-            first = first or replace(lack, file=display_name(path), line=lack.line or line, case=case.id)
-        elif isinstance(method, Corrector):
-            found.planned.update(method.critic.pipeline.plan(case))
-        digest.update(digest_of(orjson.dumps(case_to_dict(case))))
-        found.cases += 1
-    refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
-    found.fingerprint = digest.hexdigest()
-    return found
+def look(path: str, method: Method, choice: Choice) -> Outlook:
+    """The first look at a file; planned are the stages of the first evaluation. Raises `InputError` where nothing can
+    be corrected."""
+
+    def stages(case: Case, lacking: bool) -> Iterable[Stage]:
+        return () if lacking or not isinstance(method, Corrector) else method.critic.pipeline.plan(case)
+
+    return first_look(path, choice, all_settings(method, choice), partial(lacks, method), stages)
 
 
 def lacks(method: Method, case: Case) -> str | None:
@@ -274,7 +255,7 @@ def _rows(spool: IO[bytes], report: Report, prefix: bytes) -> Iterator[bytes]:
 
 
 async def _corrected(
-    path: str, method: Method, choice: Choice, journal: Journal | None, found: Look, watch: Watch | None
+    path: str, method: Method, choice: Choice, journal: Journal | None, found: Outlook, watch: Watch | None
 ) -> AsyncGenerator[_Finished, None]:
     """What becomes of each case, in order: taken up from the journal, or made now and written there."""
     earlier = {place for place in range(found.cases) if _earlier(journal, place)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import islice
@@ -76,16 +76,32 @@ class Outlook:
 
 def outlook(path: str, critic: Critic, choice: Choice) -> Outlook:
     """The first look at a file. Raises `InputError` where nothing can be done for any case."""
+
+    def stages(case: Case, _: bool) -> Iterable[Stage]:
+        return planned(critic.pipeline, case)
+
+    return first_look(path, choice, settings_of(critic, choice), critic.pipeline.lacks, stages)
+
+
+def first_look(
+    path: str,
+    choice: Choice,
+    settings: dict[str, Any],
+    lacks: Callable[[Case], str | None],
+    stages: Callable[[Case, bool], Iterable[Stage]],
+) -> Outlook:
+    """The outlook on the chosen cases of a file: what each `lacks`, if anything, and the `stages` that it will go
+    through, given that and whether it lacks something. Raises `InputError` where nothing can be done for any case."""
     found, first = Outlook(), None
-    digest = hashlib.blake2b(orjson.dumps(settings_of(critic, choice)), digest_size=16)
+    digest = hashlib.blake2b(orjson.dumps(settings), digest_size=16)
     for case, faults, line in choice.cases(path):
         lack = faults[0] if faults else None
-        if lack is None and (why := critic.pipeline.lacks(case)):
+        if lack is None and (why := lacks(case)):
             lack = Fault(why)
         if lack:
             found.lacking[found.cases] = lack.message
             first = first or replace(lack, file=display_name(path), line=lack.line or line, case=case.id)
-        found.planned.update(planned(critic.pipeline, case))
+        found.planned.update(stages(case, lack is not None))
         digest.update(digest_of(orjson.dumps(case_to_dict(case))))
         found.cases += 1
     refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
