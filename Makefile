@@ -48,10 +48,10 @@ $(BENCH_READY): $(READY)
 	@$(PIP) install --quiet $(PINNED) --no-build-isolation --editable '.[bench]'
 	@touch $@
 
-$(SERVERS_READY): $(READY) tests/servers.txt
+$(SERVERS_READY): $(READY) tests/support/servers.txt
 	@echo "== Installing real model servers for the tests into $(SERVERS): some minutes and 1 GB, the first time only"
 	@$(BIN)/python -m venv --clear $(SERVERS)
-	@$(SERVERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement tests/servers.txt
+	@$(SERVERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement tests/support/servers.txt
 	@touch $@
 
 # Some of the examples are there to show what a failure looks like, so exit code 1 (some cases failed) is expected.
@@ -78,7 +78,7 @@ demo: $(READY)
 
 test: $(READY) $(SERVERS_READY)
 	@echo "== Compiling the kernels: about a minute, the first time only"
-	@PYTHONPATH=tests $(BIN)/python tests/compile_kernels.py
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/compile_kernels.py
 	@echo "== Running all tests"
 	@$(BIN)/pytest -n 2
 

@@ -30,12 +30,12 @@ sys.path.insert(0, str(HERE))  # this folder's modules
 
 import machine  # noqa: E402
 
+from fcjax.core.prompts import Prompt, Reply  # noqa: E402
 from fcjax.io.client import Client  # noqa: E402
 from fcjax.io.endpoint import Endpoint  # noqa: E402
 from fcjax.io.http import request_body  # noqa: E402
 from fcjax.io.pacing import Budget, RateLimit  # noqa: E402
 from fcjax.io.store import Store  # noqa: E402
-from fcjax.prompts import Prompt, Reply  # noqa: E402
 
 SERVER = HERE.parent / "tests" / "scripted_server.py"
 TEXT = "The premise states the same fact in other words, so the hypothesis follows. [Entailment]"

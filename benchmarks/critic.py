@@ -22,14 +22,14 @@ import machine  # noqa: E402
 from client import served  # noqa: E402
 from scripted_model import Shelf, case, passages  # noqa: E402
 
-from fcjax.critic import Critic  # noqa: E402
-from fcjax.critiquing import critique_file  # noqa: E402
+from fcjax.critic.critic import Critic  # noqa: E402
 from fcjax.io.client import Client  # noqa: E402
 from fcjax.io.endpoint import Endpoint  # noqa: E402
 from fcjax.io.retrievers.cached import Cached  # noqa: E402
 from fcjax.io.store import Store  # noqa: E402
+from fcjax.runs.critique_file import critique_file  # noqa: E402
 from fcjax.stages.pipeline import Pipeline  # noqa: E402
-from fcjax.stages.query import Querying  # noqa: E402
+from fcjax.stages.query import QueryBuilder  # noqa: E402
 from fcjax.stages.relate import RelationModel  # noqa: E402
 
 MODEL = HERE.parent / "tests" / "scripted_model.py"
@@ -57,7 +57,7 @@ def critiqued(url: str, given: argparse.Namespace, folder: Path, out: str, store
         client,
         retrieve=Cached(Shelf(passages(given.cases, ATOMS + 1, COPIES), delay=given.search), store),
         relate=RelationModel(style=given.style),
-        pipeline=Pipeline(query=Querying()),
+        pipeline=Pipeline(query=QueryBuilder()),
         open_cases=64,
         window=4 * given.concurrency,
     )

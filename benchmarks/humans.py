@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from fcjax.evaluation.humans import agreements, table, three_way_table
+from fcjax.evaluation.label_study import agreements, table, three_way_table
 from fcjax.io.files import read_cases
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from fcjax import FactGraph, Limits
+from fcjax.graph.batch import GraphBatch
 from fcjax.kernels import layout, plan, reduce
 from fcjax.kernels.sweep_xla import SizeClass
-from fcjax.table import GraphTable
 
 TILE_BYTES = 2**27  # the default of `sweep_xla.sweep_planned`
 
@@ -23,7 +23,7 @@ def waste(graphs: Sequence[FactGraph], effort: str) -> dict[str, Any]:
     `classes` counts what widths and step counts cost, `whole` spare rows of tiles that are not full as well.
     """
     limits = Limits()
-    table = GraphTable.from_graphs(graphs)
+    table = GraphBatch.from_graphs(graphs)
     reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
     everyone = np.ones(len(table), bool)
     steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.width(effort), everyone)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fcjax.graph import FactGraph
+from fcjax.graph.fact_graph import FactGraph
 
 
 def pyagrum(graph: FactGraph) -> np.ndarray:

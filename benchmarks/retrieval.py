@@ -25,10 +25,10 @@ sys.path.insert(0, str(HERE))  # this folder's modules
 
 import machine  # noqa: E402
 
+from fcjax.core.records import Case, RelationType  # noqa: E402
 from fcjax.io.files import read_cases  # noqa: E402
 from fcjax.io.retrievers import index  # noqa: E402
 from fcjax.io.retrievers.local import LocalCorpus  # noqa: E402
-from fcjax.records import Case, RelationType  # noqa: E402
 
 CASES = HERE.parents[1] / "shared" / "cases" / "factcheck_gpt.jsonl"
 DEPTHS = (1, 3, 5, 10)

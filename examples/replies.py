@@ -13,15 +13,15 @@ import math
 import tempfile
 from pathlib import Path
 
-from fcjax.corrector import Corrector
-from fcjax.critic import Critic
+from fcjax.core.prompts import Prompt, Reply, Token, Usage
+from fcjax.correction.factcorrector import Corrector
+from fcjax.critic.critic import Critic
 from fcjax.io.client import Client
 from fcjax.io.files import read_cases
+from fcjax.io.maintenance import export
 from fcjax.io.outcome import Outcome
 from fcjax.io.retrievers.local import LocalCorpus
 from fcjax.io.store import Store
-from fcjax.io.upkeep import export
-from fcjax.prompts import Prompt, Reply, Token, Usage
 from fcjax.stages.templates import quoted
 
 HERE = Path(__file__).parent

@@ -10,27 +10,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fcjax.assignment import Assignment, most_probable
-    from fcjax.bulk import score
-    from fcjax.correction import Correction
-    from fcjax.corrector import Corrector, correct
-    from fcjax.critic import Critic, Critique, critique
-    from fcjax.engine import infer
-    from fcjax.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
-    from fcjax.findings import Evidence, Feedback, Finding
-    from fcjax.graph import FactGraph
-    from fcjax.guards import Guards
-    from fcjax.influence import Influence, influences, leave_one_out
+    from fcjax.core.errors import BudgetError, Fault, FcjaxError, InputError, OutputError, SettingsError
+    from fcjax.core.limits import Limits
+    from fcjax.core.passages import Passage, Retriever
+    from fcjax.core.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
+    from fcjax.correction.factcorrector import Corrector, correct
+    from fcjax.correction.guards import Guards
+    from fcjax.correction.record import Correction
+    from fcjax.critic.critic import Critic, Critique, critique
+    from fcjax.critic.relation_stream import RelationConfig, relate_cases
+    from fcjax.graph.fact_graph import FactGraph
+    from fcjax.inference.engine import infer
+    from fcjax.inference.influence import Influence, influences, leave_one_out
+    from fcjax.inference.map_assignment import Assignment, most_probable
+    from fcjax.inference.posterior import Posterior
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.pacing import Budget, RateLimit
     from fcjax.io.store import Store
-    from fcjax.limits import Limits
-    from fcjax.passages import Passage, Retriever
-    from fcjax.posterior import Posterior
-    from fcjax.records import EPS, Atom, Case, Context, Label, MarkovModel, Relation, RelationType, Status
-    from fcjax.relating import Relating, relate_cases, relate_file
-    from fcjax.settings import Settings
+    from fcjax.runs.relate_file import relate_file
+    from fcjax.runs.score_file import score
+    from fcjax.scoring.findings import Evidence, Feedback, Finding
+    from fcjax.scoring.settings import Settings
     from fcjax.stages.pipeline import Pipeline
     from fcjax.stages.relate import RelationModel
 
@@ -65,8 +66,8 @@ __all__ = [
     "Pipeline",
     "Posterior",
     "RateLimit",
-    "Relating",
     "Relation",
+    "RelationConfig",
     "RelationModel",
     "RelationType",
     "Retriever",
@@ -86,29 +87,30 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fcjax.assignment": ("Assignment", "most_probable"),
-    "fcjax.bulk": ("score",),
-    "fcjax.correction": ("Correction",),
-    "fcjax.corrector": ("Corrector", "correct"),
-    "fcjax.critic": ("Critic", "Critique", "critique"),
-    "fcjax.engine": ("infer",),
-    "fcjax.errors": ("BudgetError", "Fault", "FcjaxError", "InputError", "OutputError", "SettingsError"),
-    "fcjax.findings": ("Evidence", "Feedback", "Finding"),
-    "fcjax.graph": ("FactGraph",),
-    "fcjax.guards": ("Guards",),
-    "fcjax.influence": ("Influence", "influences", "leave_one_out"),
+    "fcjax.inference.map_assignment": ("Assignment", "most_probable"),
+    "fcjax.runs.score_file": ("score",),
+    "fcjax.correction.record": ("Correction",),
+    "fcjax.correction.factcorrector": ("Corrector", "correct"),
+    "fcjax.critic.critic": ("Critic", "Critique", "critique"),
+    "fcjax.inference.engine": ("infer",),
+    "fcjax.core.errors": ("BudgetError", "Fault", "FcjaxError", "InputError", "OutputError", "SettingsError"),
+    "fcjax.scoring.findings": ("Evidence", "Feedback", "Finding"),
+    "fcjax.graph.fact_graph": ("FactGraph",),
+    "fcjax.correction.guards": ("Guards",),
+    "fcjax.inference.influence": ("Influence", "influences", "leave_one_out"),
     "fcjax.io.client": ("Client",),
     "fcjax.io.endpoint": ("Endpoint",),
     "fcjax.io.pacing": ("Budget", "RateLimit"),
     "fcjax.io.store": ("Store",),
-    "fcjax.limits": ("Limits",),
-    "fcjax.posterior": ("Posterior",),
-    "fcjax.records": (
+    "fcjax.core.limits": ("Limits",),
+    "fcjax.inference.posterior": ("Posterior",),
+    "fcjax.core.records": (
         "EPS", "Atom", "Case", "Context", "Label", "MarkovModel", "Relation", "RelationType", "Status",
     ),
-    "fcjax.passages": ("Passage", "Retriever"),
-    "fcjax.relating": ("Relating", "relate_cases", "relate_file"),
-    "fcjax.settings": ("Settings",),
+    "fcjax.core.passages": ("Passage", "Retriever"),
+    "fcjax.critic.relation_stream": ("RelationConfig", "relate_cases"),
+    "fcjax.runs.relate_file": ("relate_file",),
+    "fcjax.scoring.settings": ("Settings",),
     "fcjax.stages.pipeline": ("Pipeline",),
     "fcjax.stages.relate": ("RelationModel",),
 }  # fmt: skip

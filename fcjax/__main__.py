@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """The console script."""
     try:
-        from fcjax.cli import commands
+        from fcjax.cli.main import commands
 
         commands(prog_name="fcjax")
     except KeyboardInterrupt:  # before the commands themselves look after it

@@ -15,16 +15,16 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from fcjax.errors import SettingsError, counted
+from fcjax.core.errors import SettingsError, counted
+from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
 from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
-from fcjax.io.stats import Estimate, Stats
+from fcjax.io.stats import CostEstimate, Stats
 from fcjax.io.store import Store, prompt_key
 from fcjax.io.tokens import billed, estimated_tokens, longest_answer
 from fcjax.io.window import Window
-from fcjax.prompts import Failure, Prompt, Reply, Usage
 
 Item = TypeVar("Item")
 Price = Callable[[Usage], float]  # US dollars
@@ -202,7 +202,7 @@ class Client:
 
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
-    ) -> Estimate:
+    ) -> CostEstimate:
         """What asking `prompts` would take; nothing is sent. `count_tokens` is four bytes each by default."""
         seen: set[int] = set()
         total = stored = prompt_tokens = completion_tokens = 0
@@ -220,7 +220,7 @@ class Client:
             if total % 100 == 0:
                 await asyncio.sleep(0)
         cost = None if self._price is None else self._price(Usage(prompt_tokens, completion_tokens))
-        return Estimate(total, len(seen), stored, prompt_tokens, completion_tokens, cost)
+        return CostEstimate(total, len(seen), stored, prompt_tokens, completion_tokens, cost)
 
     def _whole(self, prompt: Prompt) -> Prompt:
         return replace(prompt, options={**self._options, **prompt.options}) if self._options else prompt

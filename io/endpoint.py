@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from fcjax.errors import SettingsError
+from fcjax.core.errors import SettingsError
 
 OPENAI: Final = "https://api.openai.com/v1"
 _COMPLETIONS: Final = "/chat/completions"

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import orjson
 
-from fcjax.passages import Found, Passage
-from fcjax.prompts import Failure, Prompt, Reply, Token, Usage
+from fcjax.core.passages import Found, Passage
+from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
 
 ANSWERED: Final = "answered"  # the status of a row whose reply is served; a failure's status is its kind
 UNREADABLE: Final = "unreadable"  # a reply in which nobody could find an answer: served in replay only

@@ -13,10 +13,10 @@ from urllib.request import getproxies
 import aiohttp
 import orjson
 
-from fcjax.arguments import check_number
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Prompt, Reply
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.outcome import Outcome, read_exception, read_response, whole
-from fcjax.prompts import Prompt, Reply
 
 _JSON: Final = {"Content-Type": "application/json"}
 

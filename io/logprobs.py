@@ -9,7 +9,7 @@ import math
 from itertools import accumulate, zip_longest
 from typing import Any, Final
 
-from fcjax.prompts import Token
+from fcjax.core.prompts import Token
 
 _NEVER: Final = -9999.0  # how OpenAI and vLLM write -inf
 

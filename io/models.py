@@ -9,21 +9,21 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from fcjax.core.prompts import Failure, Reply
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import behind_proxy, read_discreetly
 from fcjax.io.outcome import read_exception
-from fcjax.prompts import Failure, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelInfo:
     """A model that is served."""
 
     name: str
     context: int | None  # tokens of a prompt and its answer together; None where the endpoint does not say
 
 
-async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Model, ...] | Failure:
+async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[ModelInfo, ...] | Failure:
     """The models of an endpoint, or why it lists none. `timeout` is in seconds."""
     try:
         async with (
@@ -40,7 +40,7 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Mod
         return Failure(outcome.kind, endpoint.scrubbed(outcome.reason))
     try:
         listed = orjson.loads(body)["data"] if status == 200 else None
-        return tuple(Model(str(entry["id"]), _context(entry)) for entry in listed or ())
+        return tuple(ModelInfo(str(entry["id"]), _context(entry)) for entry in listed or ())
     except (ValueError, TypeError, KeyError):
         pass
     trouble = read_discreetly(endpoint, status, headers, body)

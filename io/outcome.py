@@ -18,8 +18,8 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from fcjax.core.prompts import Reply, Usage
 from fcjax.io.logprobs import of_answer, read_logprobs
-from fcjax.prompts import Reply, Usage
 
 
 @dataclass(frozen=True, slots=True)

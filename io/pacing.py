@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from fcjax.errors import SettingsError
+from fcjax.core.errors import SettingsError
 
 
 class Clock(Protocol):

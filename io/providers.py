@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import orjson
 
-from fcjax.arguments import check_number
-from fcjax.errors import SettingsError
+from fcjax.core.checks import check_number
+from fcjax.core.errors import SettingsError
+from fcjax.core.prompts import Prompt, Reply, Usage
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import request_body
 from fcjax.io.outcome import Outcome, read_response
-from fcjax.prompts import Prompt, Reply, Usage
 
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 _PRICES: Final = "model_prices_and_context_window_backup.json"

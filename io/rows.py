@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from fcjax.arguments import is_number
+from fcjax.core.checks import is_number
+from fcjax.core.passages import Passage
+from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.io.entries import (
     ANSWERED,
     CHAT,
@@ -30,8 +32,6 @@ from fcjax.io.entries import (
     search_key,
     unpack,
 )
-from fcjax.passages import Passage
-from fcjax.prompts import Failure, Prompt, Reply
 
 NAMES: Final = ("kind", "status", "source", "model", "template")
 NUMBERS: Final = ("prompt_tokens", "completion_tokens", "cost", "seconds", "attempts", "created")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from fcjax.errors import InputError, OutputError
+from fcjax.core.errors import InputError, OutputError
 from fcjax.io.entries import ANSWERED
 
 APPLICATION: Final = 0x46434A58  # "FCJX", in the file's header

@@ -30,7 +30,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """What a run would ask for, before anything is sent. Tokens and cost are of the prompts that would be sent."""
 
     prompts: int

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from fcjax.errors import OutputError
+from fcjax.core.errors import OutputError
+from fcjax.core.passages import Found
+from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.entries import (
     ANSWERED,
     CHAT,
@@ -43,8 +45,6 @@ from fcjax.io.entries import (
 )
 from fcjax.io.entries import prompt_key as prompt_key
 from fcjax.io.schema import COUNTED, INSERT, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
-from fcjax.passages import Found
-from fcjax.prompts import Failure, Prompt, Reply, Usage
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fcjax.core.prompts import Prompt, Reply, Usage
 from fcjax.io.outcome import Outcome, StepDown
-from fcjax.prompts import Prompt, Reply, Usage
 
 
 def estimated_tokens(prompt: Prompt) -> int:

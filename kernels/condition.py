@@ -121,7 +121,7 @@ class Workspace(NamedTuple):
     joint: np.ndarray  # [LANES, A, 4] float64
     wanted: np.ndarray  # [A] bool
     nothing: np.ndarray  # [A] bool, all False
-    lanes: sweep_lanes.Workspace
+    lanes: sweep_lanes.SweepBuffers
 
 
 @njit(cache=True, nogil=True)

@@ -25,7 +25,7 @@ BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
 EPS = 1e-5
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search knows of one core of `K` variables and `M` edges."""
 
     log_z: float  # of the solved assignments: a lower bound
@@ -283,7 +283,7 @@ def most_believed(core, search, work, wanted, belief, rows):
 def report(search, r):
     """What the search knows so far."""
     scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]) if search.scalar[SOLVED] > 0 else 0.0
-    return Found(
+    return SearchResult(
         search.scalar[LOG_L], r, search.mass * scale, search.joint * scale, int(search.scalar[ROWS]),
         len(search.cut), search.steps.width[0],
     )  # fmt: skip

@@ -38,7 +38,7 @@ class Program(NamedTuple):
     largest: int  # of them
 
 
-class Workspace(NamedTuple):
+class SweepBuffers(NamedTuple):
     """What a sweep takes, for `LANES` rows."""
 
     stack: np.ndarray  # all tables
@@ -87,7 +87,7 @@ def lay(steps, arc, arc_scale):
 @njit(cache=True, nogil=True)
 def workspace(program):
     run = LANES << RUN_BITS
-    return Workspace(
+    return SweepBuffers(
         np.empty(max(program.entries, 2 * program.largest) * LANES), np.empty((2, program.largest * LANES)),
         np.empty((len(program.bits) + 1, LANES)), np.empty((2, run)), np.empty((5, run)),
     )  # fmt: skip

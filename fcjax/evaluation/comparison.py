@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from fcjax.evaluation.gains import PairedTest, Span, Spread, gain_span, paired_test
-from fcjax.measures import K, Tally, case_measures
-from fcjax.results import Row
-from fcjax.summary import has_failed
+from fcjax.scoring.measures import AtomCounts, K, case_measures
+from fcjax.scoring.rows import Row
+from fcjax.scoring.summary import has_failed
 
 MEASURES: Final = ("precision", "recall_at_k", "f1_at_k", "verifiability", "comprehensiveness")
 """What a correction is measured by: Pr, R@K, F1@K, V, C."""
@@ -20,18 +20,18 @@ COUNTS: Final = ("n_atoms", "n_supported")
 _UNBOUNDED: Final = frozenset({"verifiability", *COUNTS})
 
 
-class Pair(NamedTuple):
+class RowPair(NamedTuple):
     """One case before and after; None where the other run has no such row."""
 
     before: Row | None
     after: Row | None
 
 
-def pair_rows(before: Iterable[Row], after: Iterable[Row]) -> list[Pair]:
+def pair_rows(before: Iterable[Row], after: Iterable[Row]) -> list[RowPair]:
     """The rows of two runs by id, in the order of the first; the n-th row of an id pairs with the n-th."""
     later = dict(_named(after))
-    pairs = [Pair(row, later.pop(name, None)) for name, row in _named(before)]
-    return pairs + [Pair(None, row) for row in later.values()]
+    pairs = [RowPair(row, later.pop(name, None)) for name, row in _named(before)]
+    return pairs + [RowPair(None, row) for row in later.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Comparison:
         }
 
 
-def _change(name: str, pairs: Iterable[Pair], k: K | None) -> Change:
+def _change(name: str, pairs: Iterable[RowPair], k: K | None) -> Change:
     scores: list[tuple[str, float, float]] = []
     sides: tuple[list[Span], list[Span], list[Span]] = ([], [], [])
     unmeasured = 0
@@ -141,7 +141,7 @@ def _span(row: Row | None, name: str, k: K | None) -> Span | None:
     if found is None:
         return None
     if k is not None:
-        tally = Tally.of_measures(found)
+        tally = AtomCounts.of_measures(found)
         again = case_measures(tally, k) or {}
         if name in ("precision", "recall_at_k", "f1_at_k"):  # the row has 7 digits, here are all
             found = found | {name: again[name]}
@@ -158,7 +158,7 @@ def _lost(row: Row | None) -> bool:
     return row is None or has_failed(row["status"])
 
 
-def _k(pair: Pair) -> K | None:
+def _k(pair: RowPair) -> K | None:
     """The K of the original, else that of the correction."""
     for row in pair:
         if row and row["measures"]:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fcjax.measures import relative_gain
-from fcjax.summary import CONFIDENCE, RESAMPLES, SEED
+from fcjax.scoring.measures import relative_gain
+from fcjax.scoring.summary import CONFIDENCE, RESAMPLES, SEED
 
 SAME: Final = 2.5e-7
 """Differences no further apart than this are one difference: scores have 7 digits, so that a difference of two is up to

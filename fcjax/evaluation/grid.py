@@ -9,7 +9,7 @@ every reply in one store, so that the same command goes on and asks nothing twic
     .../coverage.jsonl, judge.jsonl, factscore.jsonl, ...   other scores, of originals and of corrections
 
 All responses are evaluated by the same critic in the same way: a corrected one has the evidence of the original where
-it says the same, and its own where it does not (see `fcjax.corrector.evaluation`).
+it says the same, and its own where it does not (see `fcjax.correction.factcorrector.evaluation`).
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from fcjax.asking import Asker
-from fcjax.baselines import assessor_of
-from fcjax.bulk import locked
-from fcjax.correcting import correct_file
-from fcjax.correcting import look as look_at
-from fcjax.corrector import again, evaluation, failures
-from fcjax.critic import Critic
-from fcjax.critiquing import critique_file
-from fcjax.errors import OutputError
+from fcjax.core.errors import OutputError
+from fcjax.core.records import Case, Status
+from fcjax.correction.factcorrector import evaluation, failures, reevaluation_inputs
+from fcjax.critic.asker import Asker
+from fcjax.critic.critic import Critic
+from fcjax.evaluation.assessors import assessor_of
+from fcjax.evaluation.config import Cell, Plan
 from fcjax.evaluation.judge import Equivalence
-from fcjax.evaluation.plan import Cell, Plan
+from fcjax.evaluation.resources import Resources, RunBudget, Work
 from fcjax.evaluation.scores import Facts, assessment, coverage, equivalence
-from fcjax.evaluation.workshop import Purse, Work, Workshop
 from fcjax.io.client import Client
 from fcjax.io.files import encode_result, read_cases
 from fcjax.io.files.results import read_results
 from fcjax.io.files.streams import Source, replacing, write_lines
-from fcjax.measures import K
-from fcjax.outlook import Choice, described, outlook
-from fcjax.records import Case, Status
-from fcjax.results import Row
-from fcjax.scoring import completed
+from fcjax.runs.correct_file import correct_file
+from fcjax.runs.correct_file import look as look_at
+from fcjax.runs.critique_file import critique_file
+from fcjax.runs.preview import Choice, described, preview
+from fcjax.runs.score_file import locked
+from fcjax.scoring.measures import K
+from fcjax.scoring.rows import Row
+from fcjax.scoring.score_cases import completed
+from fcjax.scoring.summary import has_failed
 from fcjax.stages.atomize import ATOMIZE
-from fcjax.summary import has_failed
 
 VERSION: Final = 1
 """Part of every step's fingerprint; raise it when steps come to write something else."""
@@ -60,7 +60,7 @@ _OURS: Final = ("cells", "plots", "report.md", "tables")
 """What is written in a folder and might be somebody else's."""
 
 
-class Watch(Protocol):
+class GridObserver(Protocol):
     """Someone who looks on while a grid is run."""
 
     def begins(self, steps: int) -> None:
@@ -77,7 +77,7 @@ class Watch(Protocol):
 
 
 @dataclass(slots=True)
-class Report:
+class GridReport:
     """What a run of a grid came to."""
 
     steps: int = 0
@@ -93,8 +93,13 @@ class Report:
 
 
 def run_grid(
-    plan: Plan, folder: Source, *, replay: bool = False, purse: Purse | None = None, watch: Watch | None = None
-) -> Report:
+    plan: Plan,
+    folder: Source,
+    *,
+    replay: bool = False,
+    purse: RunBudget | None = None,
+    watch: GridObserver | None = None,
+) -> GridReport:
     """Do what is left of a plan, in `folder`, which is made where there is none; `rendering.render` makes the tables.
 
     With `replay` the store alone answers. Raises `SettingsError` for what cannot be asked or searched, before any work;
@@ -110,7 +115,7 @@ def run_grid(
         raise OutputError(f"{home}: holds {' and '.join(others)}, and no evaluation; name another folder")
     with ExitStack() as opened:
         opened.enter_context(locked(home / "state.json"))
-        shop = opened.enter_context(Workshop(plan, home / "replies.sqlite", replay=replay, purse=purse or Purse()))
+        shop = opened.enter_context(Resources(plan, home / "replies.sqlite", replay=replay, purse=purse or RunBudget()))
         return _Run(plan, home, shop, watch).all()
 
 
@@ -127,13 +132,13 @@ def cell_folder(home: Path, cell: Cell) -> Path:
 class _Run:
     """One run over a folder."""
 
-    def __init__(self, plan: Plan, home: Path, shop: Workshop, watch: Watch | None):
+    def __init__(self, plan: Plan, home: Path, shop: Resources, watch: GridObserver | None):
         self._plan, self._home, self._shop, self._watch = plan, home, shop, watch
         self._state = _State(home / "state.json")
-        self._report = Report()
+        self._report = GridReport()
         self._done: list[str] = []  # steps whose files are as this plan and its data want them
 
-    def all(self) -> Report:
+    def all(self) -> GridReport:
         cells, scores = self._plan.cells(), self._plan.scores
         for cell in cells:
             self._shop.method(cell)  # so that a fault of the plan is told before any work
@@ -161,7 +166,7 @@ class _Run:
         before, cases = folder / "before.jsonl", folder / "before.cases.jsonl"
         source, choice, scores = self._plan.data[data].path, self._choice(data), self._plan.scores
         critic = self._shop.critic(name, data)
-        found = outlook(str(source), critic, choice).fingerprint
+        found = preview(str(source), critic, choice).fingerprint
         _drop_other(folder / "before.jsonl.stages", found)
 
         def critique() -> int:
@@ -249,7 +254,7 @@ class _Run:
             row, case, correction = item
             if not correction["changed"]:
                 return {**row, "n_failed": 0}
-            critic, revised = again(made, correction["best"]["response"], case)
+            critic, revised = reevaluation_inputs(made, correction["best"]["response"], case)
             return await assessment(kind(critic), revised)
 
         def items() -> Iterator[tuple[Row, Case, Row]]:
@@ -327,14 +332,14 @@ async def _evaluated(critic: Critic, asker: Asker, before: Row, known: Case, cor
         return row
     found = await evaluation(critic, correction["best"]["response"], known, asker)
     k: K = (before["measures"] or {}).get("k") or critic.settings.k or 1
-    again = found.status not in _FINAL
-    return {**completed(found.row, k, found.row["fingerprint"]), "n_failed": int(again) + failures(found)}
+    reevaluation_inputs = found.status not in _FINAL
+    return {**completed(found.row, k, found.row["fingerprint"]), "n_failed": int(reevaluation_inputs) + failures(found)}
 
 
 class _Cases:
     """Looks on while a file is critiqued or corrected, and tells of its cases."""
 
-    def __init__(self, watch: Watch | None):
+    def __init__(self, watch: GridObserver | None):
         self._watch = watch
 
     def begins(self, found: Any) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fcjax.arguments import check_number
-from fcjax.evaluation.verdicts import Vocabulary
-from fcjax.measures import comprehensiveness
-from fcjax.prompts import Prompt, Reply
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.correction.verdicts import Vocabulary
+from fcjax.scoring.measures import comprehensiveness
 from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Asked, Reject, answers_to, each
 from fcjax.stages.templates import Template, quoted
 
@@ -101,7 +101,7 @@ _COVERAGE: Final = Vocabulary(
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgeVerdict:
     """A verdict, or the reason why there is none."""
 
     verdict: str | None
@@ -129,26 +129,26 @@ class Equivalence:
 
     async def run(
         self, query: str | None, answer: str | None, expected: str | None, ask: Ask, reject: Reject | None = None
-    ) -> Judgement:
+    ) -> JudgeVerdict:
         """The judgement of `answer` against `expected`. Blank answers are `unanswered`, which takes no prompt."""
         if answer is None or expected is None:
-            return Judgement(None, "invalid_input: there is no answer to compare")
+            return JudgeVerdict(None, "invalid_input: there is no answer to compare")
         if not answer.strip() or not expected.strip():
-            return Judgement(UNANSWERED)
+            return JudgeVerdict(UNANSWERED)
         found = await self._once(query, answer, expected, ask, reject)
         if not self.swapped or found.failed:
             return found
         other = await self._once(query, expected, answer, ask, reject)
         if other.failed or other.verdict == found.verdict:
             return other
-        return Judgement(None, f"undecided: {found.verdict} in one order, {other.verdict} in the other")
+        return JudgeVerdict(None, f"undecided: {found.verdict} in one order, {other.verdict} in the other")
 
-    async def _once(self, query: str | None, one: str, other: str, ask: Ask, reject: Reject | None) -> Judgement:
+    async def _once(self, query: str | None, one: str, other: str, ask: Ask, reject: Reject | None) -> JudgeVerdict:
         texts = {"question": query or "", "answer": one, "expected": other}
         content = self.template.fill(**{name: quoted(text) for name, text in texts.items()})
         prompt = Prompt(messages=(("user", content),), template=self.template.name, max_tokens=self.max_tokens)
         found = await _judge(prompt, _EQUIVALENCE, 1, False, ask, reject)
-        return Judgement(found.answers[0]) if found.answers else Judgement(None, found.why)
+        return JudgeVerdict(found.answers[0]) if found.answers else JudgeVerdict(None, found.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Tallied:
     n_failed: int
 
     @classmethod
-    def of(cls, judgements: Iterable[Judgement]) -> Tallied:
+    def of(cls, judgements: Iterable[JudgeVerdict]) -> Tallied:
         """Count judgements."""
         found = Counter(one.verdict for one in judgements)
         n_failed = found.pop(None, 0)
@@ -180,7 +180,7 @@ class Covered:
     """Which of the facts a text covers; `comprehensiveness` is C = A_in / (A_in + A_out) of SPEC 5."""
 
     facts: tuple[str, ...]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[JudgeVerdict, ...]
 
     @property
     def n_inside(self) -> int:
@@ -231,14 +231,14 @@ class Coverage:
         """Judge every fact; blank ones and repetitions are left out. A blank text misses all, which takes no prompt."""
         unique = tuple(dict.fromkeys(fact.strip() for fact in facts if fact.strip()))
         if text is None:
-            return Covered(unique, tuple(Judgement(None, "invalid_input: there is no text") for _ in unique))
+            return Covered(unique, tuple(JudgeVerdict(None, "invalid_input: there is no text") for _ in unique))
         if not text.strip():
-            return Covered(unique, tuple(Judgement(MISSING) for _ in unique))
+            return Covered(unique, tuple(JudgeVerdict(MISSING) for _ in unique))
         packs = [unique[start : start + self.pack] for start in range(0, len(unique), self.pack)]
         found = await each(lambda pack: self._pack(text, pack, ask, reject), packs, self.at_once)
         return Covered(unique, tuple(one for pack in found for one in pack))
 
-    async def _pack(self, text: str, facts: Sequence[str], ask: Ask, reject: Reject | None) -> list[Judgement]:
+    async def _pack(self, text: str, facts: Sequence[str], ask: Ask, reject: Reject | None) -> list[JudgeVerdict]:
         listed = "\n".join(f"{number}. {quoted(fact)}" for number, fact in enumerate(facts, 1))
         content = self.template.fill(text=quoted(text), facts=listed, count=str(len(facts)))
         room = self.max_tokens + 24 * len(facts)
@@ -249,7 +249,7 @@ class Coverage:
             halves = (facts[:middle], facts[middle:])
             return [one for half in halves for one in await self._pack(text, half, ask, reject)]
         given = (found.answers.get(place) for place in range(len(facts)))
-        return [Judgement(verdict, None if verdict else found.why) for verdict in given]
+        return [JudgeVerdict(verdict, None if verdict else found.why) for verdict in given]
 
 
 async def _judge(

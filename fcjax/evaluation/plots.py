@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from fcjax.errors import OutputError, SettingsError
-from fcjax.evaluation.extras import load
-from fcjax.evaluation.report import HEADS, Entry
+from fcjax.core.errors import OutputError, SettingsError
+from fcjax.evaluation.optional import load
+from fcjax.evaluation.report import HEADS, GridEntry
 
 SUFFIXES: Final = (".png", ".svg")
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # told apart by all
@@ -20,7 +20,7 @@ _MARKERS: Final = "osD^vP*"
 _NAMES: Final = {"precision": "factual precision", "comprehensiveness": "comprehensiveness"}
 
 
-def before_after(entries: Iterable[Entry], path: str | Path, measure: str = "precision") -> None:
+def before_after(entries: Iterable[GridEntry], path: str | Path, measure: str = "precision") -> None:
     """A point for every case, its score before against its score after, by corrector and model; a panel a data set.
 
     What lies above the diagonal got better. Raises `SettingsError` for another suffix or without matplotlib, and
@@ -55,7 +55,7 @@ def before_after(entries: Iterable[Entry], path: str | Path, measure: str = "pre
                 axes.legend(frameon=False, fontsize="small")
 
 
-def gains_by_model(entries: Iterable[Entry], path: str | Path, measure: str = "precision") -> None:
+def gains_by_model(entries: Iterable[GridEntry], path: str | Path, measure: str = "precision") -> None:
     """The mean relative gain of every corrector, grouped by model, with its bootstrap interval; a panel a data set.
 
     Raises as `before_after` does.
@@ -114,7 +114,7 @@ def _figure(path: str | Path, panels: Sequence[str], width: float) -> Iterator[d
             raise OutputError(f"{path}: {error.strerror or error}") from error
 
 
-def _who(entry: Entry) -> str:
+def _who(entry: GridEntry) -> str:
     return f"{entry.corrector}, {entry.model}" if entry.model else entry.corrector
 
 

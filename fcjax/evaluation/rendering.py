@@ -17,24 +17,24 @@ from typing import Any, Final
 
 import orjson
 
-from fcjax.asking import Cost
-from fcjax.errors import InputError, OutputError
+from fcjax.core.errors import InputError, OutputError
+from fcjax.critic.asker import Cost
 from fcjax.evaluation.comparison import MEASURES, Comparison
+from fcjax.evaluation.config import Cell
 from fcjax.evaluation.gains import gain
 from fcjax.evaluation.grid import cell_folder, original_folder
-from fcjax.evaluation.humans import BASELINE, Agreement, majority, three_way_table
-from fcjax.evaluation.humans import table as agreement_table
-from fcjax.evaluation.plan import Cell
-from fcjax.evaluation.report import HEADS, Entry, Spent, comparison_table
+from fcjax.evaluation.label_study import BASELINE, LabelAgreement, majority, three_way_table
+from fcjax.evaluation.label_study import table as agreement_table
+from fcjax.evaluation.report import HEADS, GridEntry, Spent, comparison_table
 from fcjax.evaluation.scores import EQUIVALENT, TEXTS, compared_texts, reference_of, with_scores
-from fcjax.evaluation.tables import BeforeAfter, Column, Counted, Estimate, Number, Table
+from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Interval, Number, Table
 from fcjax.evaluation.tables import Cell as TableCell
 from fcjax.io.files import encode_result, read_cases
 from fcjax.io.files.results import read_results
 from fcjax.io.files.streams import Source, write_lines
-from fcjax.results import Row, rounded
-from fcjax.settings import Settings
-from fcjax.summary import has_failed
+from fcjax.scoring.rows import Row, rounded
+from fcjax.scoring.settings import Settings
+from fcjax.scoring.summary import has_failed
 
 FORMATS: Final = (".md", ".tex", ".csv")
 _SPENT_COLUMNS: Final = ("prompts / case", "tokens / case", "cost ($) / case")
@@ -46,7 +46,7 @@ class Rendered:
     """What was made of a folder."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[GridEntry] = field(default_factory=list)
     missing: list[Cell] = field(default_factory=list)  # places of the grid that are not done yet
     plots: list[str] = field(default_factory=list)
     note: str | None = None  # why there are no plots
@@ -61,7 +61,7 @@ class _Done:
     after: list[Row]
     corrections: list[Row]
     verdicts: tuple[Counter[str], Counter[str]]  # of the judge, before and after, where neither response failed
-    entry: Entry
+    entry: GridEntry
 
 
 def render(folder: Source, *, plots: bool = True) -> Rendered:
@@ -141,7 +141,7 @@ def _read(home: Path, cell: Cell, plan: Mapping[str, Any], names: list[str]) -> 
     comparison = Comparison.of(sides[0], sides[1], (*MEASURES, *(one for one in names if one in available)))
     cost = sum((Cost(**row["cost"]) for row in corrections), Cost())
     spent = Spent(len(corrections), cost.prompts, cost.tokens, cost.dollars)
-    entry = Entry(cell.corrector, cell.model, cell.data, comparison, spent)
+    entry = GridEntry(cell.corrector, cell.model, cell.data, comparison, spent)
     judged = [pair for pair in zip(*verdicts, strict=True) if None not in pair]
     old, new = (Counter(str(pair[side]) for pair in judged) for side in (0, 1))
     return _Done(cell, sides[0], sides[1], corrections, (old, new), entry)
@@ -163,7 +163,7 @@ def _texts(origin: Path, texts: list[str | None]) -> list[dict[str, float]]:
 # Tables
 
 
-def _spent_cells(entry: Entry) -> list[TableCell]:
+def _spent_cells(entry: GridEntry) -> list[TableCell]:
     spent = entry.spent
     totals = (spent.prompts, spent.tokens, spent.cost) if spent else (None, None, None)
     each = [spent.per_case(total) if spent else None for total in totals]
@@ -176,14 +176,14 @@ def _noted(table: Table) -> Table:
     return replace(table, notes=(*table.notes, note))
 
 
-def _who(entry: Entry) -> list[TableCell]:
+def _who(entry: GridEntry) -> list[TableCell]:
     return [entry.data, entry.corrector, entry.model]
 
 
 _WHO: Final = ("data", "corrector", "model")
 
 
-def _gains(entries: list[Entry], measures: list[str]) -> Table:
+def _gains(entries: list[GridEntry], measures: list[str]) -> Table:
     """Each measure of each cell: its gain with interval, standard deviation and test."""
     heads = ("measure", "pairs", "score", "gain", "sd", "t", "p", "gain at worst", "at best")
     rows: list[tuple[TableCell, ...]] = []
@@ -198,9 +198,9 @@ def _gains(entries: list[Entry], measures: list[str]) -> Table:
                 (
                     *_who(entry),
                     HEADS.get(name, name),
-                    Counted(change.n, change.gain.n_failed),
+                    CountOf(change.n, change.gain.n_failed),
                     BeforeAfter(change.before.mean, change.after.mean),
-                    Estimate(spread.mean, spread.low, spread.high),
+                    Interval(spread.mean, spread.low, spread.high),
                     *(Number(value, 4 if i == 2 else 3) for i, value in enumerate(numbers)),
                     *_spent_cells(entry),
                 )
@@ -233,7 +233,7 @@ def _endings(done: list[_Done]) -> Table:
         n_failed = sum(has_failed(row["status"]) for row in one.corrections)
         rounds = sum(len(row["trajectory"]) - 1 for row in one.corrections) / max(len(one.corrections), 1)
         changed = sum(row["changed"] for row in one.corrections)
-        cells: list[TableCell] = [Counted(len(one.corrections) - n_failed, n_failed), changed, Number(rounds, 2)]
+        cells: list[TableCell] = [CountOf(len(one.corrections) - n_failed, n_failed), changed, Number(rounds, 2)]
         rows.append((*_who(one.entry), *cells, *(counts[stop] for stop in stops), *_spent_cells(one.entry)))
     heads = ("cases", "changed", "rounds / case", *stops, *_SPENT_COLUMNS)
     return _noted(Table(tuple(map(Column, (*_WHO, *heads))), tuple(rows), "How corrections ended"))
@@ -241,14 +241,14 @@ def _endings(done: list[_Done]) -> Table:
 
 def _humans(home: Path, done: list[_Done]) -> dict[str, Table]:
     """The critics against human labels, where any atom has one."""
-    found: dict[str, Agreement | None] = {}
+    found: dict[str, LabelAgreement | None] = {}
     for data, critic in dict.fromkeys((one.cell.data, one.cell.critic) for one in done):
         folder = original_folder(home, data, critic)
-        if (agreement := Agreement.of(read_results(folder / "before.jsonl"))) is None:
+        if (agreement := LabelAgreement.of(read_results(folder / "before.jsonl"))) is None:
             continue
         found[f"{data}: critic, {critic}"] = agreement
         cases = [row.case for row in read_cases(folder / "before.cases.jsonl") if row.case is not None]
-        found[f"{data}: {BASELINE}, {critic}"] = Agreement.of(majority(cases, Settings()))
+        found[f"{data}: {BASELINE}, {critic}"] = LabelAgreement.of(majority(cases, Settings()))
     if not found:
         return {}
     return {

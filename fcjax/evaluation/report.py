@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fcjax.evaluation.comparison import MEASURES, Comparison
-from fcjax.evaluation.tables import BeforeAfter, Cell, Column, Counted, Gained, Number, Table
+from fcjax.evaluation.tables import BeforeAfter, Cell, Column, CountOf, Gained, Number, Table
 
 HEADS: Final = {
     "precision": "Pr",
@@ -43,7 +43,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GridEntry:
     """One place of the grid: a corrector with a model on a data set."""
 
     corrector: str
@@ -54,14 +54,14 @@ class Entry:
 
 
 def comparison_table(
-    entries: Iterable[Entry], measures: Sequence[str] = MEASURES, caption: str = "", digits: int = 3
+    entries: Iterable[GridEntry], measures: Sequence[str] = MEASURES, caption: str = "", digits: int = 3
 ) -> Table:
     """A row for each corrector and model, in the order they come in; for each data set the pairs, the number of atoms,
     every measure before and after with its mean relative gain, and the cost of a case.
 
     Raises `ValueError` where two entries have one place.
     """
-    by_place: dict[tuple[str, str], dict[str, Entry]] = {}
+    by_place: dict[tuple[str, str], dict[str, GridEntry]] = {}
     data: dict[str, None] = {}
     for entry in entries:
         places = by_place.setdefault((entry.corrector, entry.model), {})
@@ -83,13 +83,13 @@ def comparison_table(
     return Table(tuple(columns), tuple(rows), caption, _notes(list(by_place.values())))
 
 
-def _cells(entry: Entry | None, measures: Sequence[str], digits: int) -> list[Cell]:
+def _cells(entry: GridEntry | None, measures: Sequence[str], digits: int) -> list[Cell]:
     """The cells of one place, all of their kind where it is empty too: a table's CSV has the same columns then."""
     found = entry.comparison if entry else None
     changes = found.changes if found else {}
     atoms, spent = changes.get("n_atoms"), entry.spent if entry else None
     cells: list[Cell] = [
-        Counted(found.n_cases - found.n_failed, found.n_failed) if found else None,
+        CountOf(found.n_cases - found.n_failed, found.n_failed) if found else None,
         BeforeAfter(atoms.before.mean, atoms.after.mean, 1) if atoms else BeforeAfter(None, None),
     ]
     for name in measures:
@@ -108,7 +108,7 @@ def _head(measure: str) -> str:
     return HEADS.get(measure, measure)
 
 
-def _notes(rows: Sequence[dict[str, Entry]]) -> tuple[str, ...]:
+def _notes(rows: Sequence[dict[str, GridEntry]]) -> tuple[str, ...]:
     entries = [entry for row in rows for entry in row.values()]
     notes = [
         "Means over the cases that have the measure before and after.",

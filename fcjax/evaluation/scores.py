@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fcjax.baselines.assessor import Assessor
+from fcjax.core.records import Case, Status
+from fcjax.correction.evidence_reuse import same
+from fcjax.evaluation.assessors.assessor import Assessor
 from fcjax.evaluation.judge import SAME, Coverage, Equivalence
 from fcjax.evaluation.texts import text_scores
-from fcjax.records import Case, Status
-from fcjax.results import DIGITS, Row
+from fcjax.scoring.rows import DIGITS, Row
+from fcjax.scoring.summary import has_failed
 from fcjax.stages.answers import AT_ONCE, Ask, Reject, each
 from fcjax.stages.atomize import Atomizer
-from fcjax.stages.reuse import same
-from fcjax.summary import has_failed
 
 TEXTS = ("rouge_l", "bleu")
 EQUIVALENT = "equivalent"

@@ -16,8 +16,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, Final
 
-from fcjax.errors import OutputError, SettingsError
-from fcjax.results import finite
+from fcjax.core.errors import OutputError, SettingsError
+from fcjax.scoring.rows import finite
 
 Value = str | float | int | None
 
@@ -52,7 +52,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Interval:
     """A number and its interval."""
 
     value: float | None
@@ -116,7 +116,7 @@ class Gained:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountOf:
     """How many there are, and how many are missing because they failed."""
 
     n: int
@@ -133,7 +133,7 @@ class Counted:
         return f"{self.n} ({self.n_failed} failed)" if self.n_failed else str(self.n)
 
 
-Cell = str | int | Number | Estimate | BeforeAfter | Gained | Counted | None
+Cell = str | int | Number | Interval | BeforeAfter | Gained | CountOf | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
-from fcjax.evaluation.extras import load
+from fcjax.evaluation.optional import load
 
 Tokenizer = Literal["13a", "zh", "char"]
 
@@ -23,7 +23,7 @@ _UNSPACED: Final = re.compile(f"[{_HAN}{_OTHERS}]")
 _NOT_HAN: Final = re.compile(f"[{_OTHERS}]")
 
 
-def words(text: str) -> list[str]:
+def text_words(text: str) -> list[str]:
     """The words of a text in small letters, in order: runs of letters and digits.
 
     For English it is what rouge-score does without stemming; that alone would find no word in most other scripts.
@@ -37,7 +37,7 @@ def tokenizer_of(text: str) -> Tokenizer:
     `zh` takes Chinese apart sign by sign, `char` every other script without spaces (Japanese too: its own needs a
     dictionary), `13a` is sacrebleu's default.
     """
-    found = words(text)
+    found = text_words(text)
     if 2 * sum(bool(_UNSPACED.match(word)) for word in found) <= len(found):
         return "13a"
     return "char" if _NOT_HAN.search(text) else "zh"
@@ -66,7 +66,7 @@ def corpus_bleu(pairs: Iterable[tuple[str, str]]) -> tuple[float | None, str]:
     Pairs of which a text has no words are left out; None where none is left. The script of all references chooses the
     tokenizer.
     """
-    kept = [(candidate, reference) for candidate, reference in pairs if words(candidate) and words(reference)]
+    kept = [(candidate, reference) for candidate, reference in pairs if text_words(candidate) and text_words(reference)]
     metric = _bleu(tokenizer_of(" ".join(reference for _, reference in kept)), sentence=False)
     if not kept:
         return None, ""
@@ -131,14 +131,14 @@ def text_scores(
 
 def _without_words(candidate: str, reference: str) -> float | None:
     """The score where a text has no words; None where both have some."""
-    one, other = bool(words(candidate)), bool(words(reference))
+    one, other = bool(text_words(candidate)), bool(text_words(reference))
     return None if one and other else float(one == other)
 
 
 class _Words:
     """`words` as rouge-score wants it."""
 
-    tokenize = staticmethod(words)
+    tokenize = staticmethod(text_words)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from fcjax.prompts import Failure, Prompt, Reply
+from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.stages.templates import quoted
 
 Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
@@ -108,7 +108,7 @@ def shown(text: str) -> str:
     return repr(line if len(line) <= 80 else line[:79] + "…") if line else "an empty answer"
 
 
-class Counted:
+class CountingAsk:
     """An `Ask` that counts what is asked."""
 
     def __init__(self, ask: Ask):

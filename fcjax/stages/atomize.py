@@ -11,14 +11,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fcjax.arguments import check_number
-from fcjax.prompts import Prompt, Reply
-from fcjax.records import Atom, Case, Status
-from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Counted, Reject, answers_to, each
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.records import Atom, Case, Status
+from fcjax.core.word_overlap import content_words, shared
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each
 from fcjax.stages.chunks import chunks
-from fcjax.stages.likeness import shared, words
-from fcjax.stages.reading import own_words, read_list
-from fcjax.stages.refusals import declines
+from fcjax.stages.parsing.list_parser import own_words, read_list
+from fcjax.stages.parsing.refusals import declines
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines, unquoted
 from fcjax.stages.traces import traced
 
@@ -113,7 +113,7 @@ class Atomizer:
         if declines(response):
             case = replace(case, extra=traced(case, "atomize", trace))
             return _ended(case, Status.REFUSED, "the response declines to answer", ())
-        counted = Counted(ask)
+        counted = CountingAsk(ask)
         work = _Work(self, case.query or "", response, counted, reject)
         spans = _spans(response, 0, len(response), self.chunk)
         parts = [part for found in await each(work.facts, spans, self.at_once) for part in found]
@@ -149,7 +149,7 @@ class _Work:
             return [_Part()]
         before = self.response[max(start - self.how.around, 0) : start]
         after = self.response[end : end + self.how.around // 2]
-        source = words(f"{self.query} {before}{text}{after}")
+        source = content_words(f"{self.query} {before}{text}{after}")
         prompt = Prompt(
             messages=(
                 (

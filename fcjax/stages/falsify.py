@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fcjax.arguments import check_number
-from fcjax.prompts import Failure, Prompt, Reply
-from fcjax.records import Case
-from fcjax.stages.answers import Ask, Counted, Reject, answers_to
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.records import Case
+from fcjax.stages.answers import Ask, CountingAsk, Reject, answers_to
 from fcjax.stages.templates import Template, quoted
 from fcjax.stages.traces import traced
 
@@ -73,7 +73,7 @@ class Falsifier:
         A reply that is of no use is asked for once more, then drawn afresh once; useless ones are told to `reject`.
         The trace is under `stages` of the case's extra.
         """
-        right, counted = case.response or "", Counted(ask)
+        right, counted = case.response or "", CountingAsk(ask)
         request = f"That cannot be used: {_RULES}. Write the wrong answer again, between <wrong> and </wrong>."
         found = await answers_to(
             self.prompt(case),

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
-from fcjax.errors import SettingsError
-from fcjax.records import Atom, Case, Context, Status
+from fcjax.core.errors import SettingsError
+from fcjax.core.records import Atom, Case, Context, Status
 from fcjax.stages.atomize import Atomizer
-from fcjax.stages.query import Querying
+from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import Ask, Reject
-from fcjax.stages.retrieve import Retrieving, Search
+from fcjax.stages.retrieve import EvidenceSearch, Search
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
 from fcjax.stages.traces import related, traces, untraced, without
@@ -43,8 +43,8 @@ class Pipeline:
 
     atomize: Atomizer = field(default_factory=Atomizer)
     revise: Reviser | None = field(default_factory=Reviser)
-    query: Querying | None = None  # without it, an atom's text is its query
-    retrieve: Retrieving = field(default_factory=Retrieving)
+    query: QueryBuilder | None = None  # without it, an atom's text is its query
+    retrieve: EvidenceSearch = field(default_factory=EvidenceSearch)
     summarise: Summariser | None = None
     stages: Collection[Stage] = STAGES
     early_exit: EarlyExit | None = None

@@ -1,4 +1,4 @@
-"""Querying: what to search for, to find out whether an atom is true."""
+"""QueryBuilder: what to search for, to find out whether an atom is true."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fcjax.arguments import check_number
-from fcjax.prompts import Prompt
-from fcjax.records import Atom, Case
-from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject
-from fcjax.stages.likeness import shared, words
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Prompt
+from fcjax.core.records import Atom, Case
+from fcjax.core.word_overlap import content_words, shared
+from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject
 from fcjax.stages.rewriting import Rewriting, numbered, room, usable
 from fcjax.stages.templates import QUOTATION, Template, quoted
 from fcjax.stages.traces import traced
@@ -47,7 +47,7 @@ _GROUNDED: Final = 0.2  # the least share of a query's words that the claim has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Querying:
+class QueryBuilder:
     """How atoms become queries: up to `pack` a prompt. `max_tokens` is the most that an answer may have.
 
     Raises `SettingsError`.
@@ -68,7 +68,7 @@ class Querying:
         An atom without a usable one gets none: its text is what is searched for then, and the trace counts it.
         """
         atoms = [atom for atom in usable(case) if not atom.extra.get("query")]
-        counted = Counted(ask)
+        counted = CountingAsk(ask)
 
         def prompt(pack: Sequence[Atom]) -> Prompt:
             return self.prompt(case, pack)
@@ -98,4 +98,4 @@ def doubt(claim: str, query: str) -> str | None:
     """Why a text cannot be the query for a claim."""
     if len(query) > _LONGEST:
         return "it is too long"
-    return "it is about something else" if shared(query, words(claim)) < _GROUNDED else None
+    return "it is about something else" if shared(query, content_words(claim)) < _GROUNDED else None

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Literal, NamedTuple, get_args
 
-from fcjax.arguments import check_choice, check_number, is_number
-from fcjax.errors import SettingsError
-from fcjax.prompts import Prompt, Reply
-from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
-from fcjax.selection import Kind, Version, merge, own_contexts
+from fcjax.core.checks import check_choice, check_number, is_number
+from fcjax.core.errors import SettingsError
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
+from fcjax.graph.selection import Kind, Version, merge, own_contexts
 from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw
-from fcjax.stages.labels import SPELLINGS, Found, probability, read_label, read_labels
+from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, probability, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
 
 Style = Literal["pairwise", "packed"]
@@ -187,7 +187,7 @@ class Question:
     def read(self, reply: Reply) -> dict[int, Answer]:
         """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
         cut = reply.finish == "length"
-        found: Mapping[int, Found | None]
+        found: Mapping[int, FoundLabel | None]
         if self.packed:
             found = {n - 1: label for n, label in read_labels(reply.text, len(self.pairs), cut).items()}
         else:

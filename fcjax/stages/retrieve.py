@@ -1,4 +1,4 @@
-"""Retrieving evidence: the passages for each atom become the contexts of its case (SPEC 1)."""
+"""EvidenceSearch evidence: the passages for each atom become the contexts of its case (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Final
 
-from fcjax.arguments import check_number
-from fcjax.passages import Found, Passage
-from fcjax.prompts import Failure
-from fcjax.records import Atom, Case, Context, Status
+from fcjax.core.checks import check_number
+from fcjax.core.passages import Found, Passage
+from fcjax.core.prompts import Failure
+from fcjax.core.records import Atom, Case, Context, Status
 from fcjax.stages.answers import each
 from fcjax.stages.traces import traced
 
@@ -22,7 +22,7 @@ AT_ONCE: Final = 8  # searches of one case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retrieving:
+class EvidenceSearch:
     """How evidence is looked for: `k` passages an atom. Where it is looked for is no part of it.
 
     `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (or None).

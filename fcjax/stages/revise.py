@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fcjax.arguments import check_number
-from fcjax.prompts import Prompt
-from fcjax.records import Atom, Case
-from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Prompt
+from fcjax.core.records import Atom, Case
+from fcjax.core.word_overlap import content_words, shared
+from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject
 from fcjax.stages.chunks import chunks
-from fcjax.stages.likeness import shared, words
 from fcjax.stages.rewriting import Rewriting, numbered, room, usable
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines
 from fcjax.stages.traces import traced
@@ -79,7 +79,7 @@ class Reviser:
         Atoms that have an `original` have been through this and are left as they are.
         """
         atoms = [atom for atom in usable(case) if atom.original is None]
-        counted = Counted(ask)
+        counted = CountingAsk(ask)
 
         def prompt(pack: Sequence[Atom]) -> Prompt:
             return self.prompt(case, pack)
@@ -114,9 +114,9 @@ class Reviser:
         """What of a response is shown beside these atoms, which come from about one place in it."""
         if len(response) <= self.excerpt:
             return response
-        wanted = frozenset().union(*(words(atom.text) for atom in atoms))
+        wanted = frozenset().union(*(content_words(atom.text) for atom in atoms))
         beginning, *others = chunks(response, max(self.excerpt // 3, 1))
-        alike = [len(wanted & words(piece)) for piece in others]
+        alike = [len(wanted & content_words(piece)) for piece in others]
         best = max(range(len(others) - 1), key=lambda i: alike[i] + alike[i + 1], default=0)
         return "\n(…)\n".join((beginning, "".join(others[best : best + 2])))
 
@@ -125,4 +125,4 @@ def doubt(statement: str, text: str) -> str | None:
     """Why a text cannot be a rewording of a statement."""
     if len(text) > _TIMES * len(statement) + _MORE:
         return "it is far longer"
-    return "it says something else" if shared(statement, words(text)) < _KEPT else None
+    return "it says something else" if shared(statement, content_words(text)) < _KEPT else None

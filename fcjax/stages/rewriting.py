@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fcjax.prompts import Prompt, Reply
-from fcjax.records import Atom, Case
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.records import Atom, Case
+from fcjax.core.word_overlap import alike, content_words, shared
 from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, each
-from fcjax.stages.likeness import alike, shared, words
-from fcjax.stages.reading import own_words, read_numbered
+from fcjax.stages.parsing.list_parser import own_words, read_numbered
 from fcjax.stages.templates import quoted, unquoted
 
 MISSING: Final = "missing"
@@ -78,7 +78,7 @@ class Rewriting:
     def _doubt(self, atoms: Sequence[Atom], place: int, text: str) -> str | None:
         """Why a text is none for the atom at `place`: it says mostly what another atom says, and more of that than of
         this one. A short atom may well be in another's new text as a whole: names are filled in from there."""
-        own, said = atoms[place].text, words(text)
+        own, said = atoms[place].text, content_words(text)
         nearest = max(atoms, key=lambda atom: alike(atom.text, text))
         likeness = alike(nearest.text, text)
         if likeness > max(_MOSTLY, alike(own, text)) and shared(nearest.text, said) > shared(own, said):

@@ -27,7 +27,7 @@ class Screen:
         self.threshold = threshold
         self.left_out = 0
         self._total = len(agenda.contexts)
-        self._having = Counter(word for one in agenda.contexts.values() for word in words(one.evidence))
+        self._having = Counter(word for one in agenda.contexts.values() for word in screen_words(one.evidence))
 
     def passed(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs that are worth a question."""
@@ -39,13 +39,13 @@ class Screen:
 
     def score(self, pair: Pair) -> float:
         """How much of the hypothesis the premise speaks of; 1 where the hypothesis has no words."""
-        wanted = {word: math.log1p(self._total / (self._having[word] + 0.5)) for word in words(pair.hypothesis)}
-        shared = sum(weight for word, weight in wanted.items() if word in words(pair.premise))
+        wanted = {word: math.log1p(self._total / (self._having[word] + 0.5)) for word in screen_words(pair.hypothesis)}
+        shared = sum(weight for word, weight in wanted.items() if word in screen_words(pair.premise))
         return shared / sum(wanted.values()) if wanted else 1.0
 
 
 @functools.lru_cache(maxsize=1024)
-def words(text: str) -> frozenset[str]:
+def screen_words(text: str) -> frozenset[str]:
     """The words of a text, in small letters; each sign is one where a script has no spaces between words."""
     return frozenset(_WORD.findall(text.casefold()))
 

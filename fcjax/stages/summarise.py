@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from fcjax.arguments import check_number, is_number
-from fcjax.prompts import Prompt, Reply
-from fcjax.records import Atom, Case, Context, Status
-from fcjax.selection import merge
-from fcjax.stages.answers import AT_ONCE, Ask, Counted, Reject, answers_to, each
-from fcjax.stages.labels import NEVER_CERTAIN
-from fcjax.stages.likeness import shared, words
-from fcjax.stages.nodes import Scalar
-from fcjax.stages.reading import own_words, read_fields
+from fcjax.core.checks import check_number, is_number
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.records import Atom, Case, Context, Status
+from fcjax.core.word_overlap import content_words, shared
+from fcjax.graph.selection import merge
+from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject, answers_to, each
+from fcjax.stages.parsing.json_like import Scalar
+from fcjax.stages.parsing.labels import NEVER_CERTAIN
+from fcjax.stages.parsing.list_parser import own_words, read_fields
 from fcjax.stages.rewriting import usable
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines, unquoted
 from fcjax.stages.traces import traced
@@ -99,7 +99,7 @@ class Summariser:
             alone = context.id not in aliases and aliases.get(context.id, context.id) not in kept
             if alone and context.evidence and atoms:
                 jobs.append((context, atoms))
-        counted = Counted(ask)
+        counted = CountingAsk(ask)
 
         async def work(job: tuple[Context, list[Atom]]) -> _Summary | str:
             return await self._summary(*job, counted, reject)
@@ -126,7 +126,7 @@ class Summariser:
         self, context: Context, atoms: Sequence[Atom], ask: Ask, reject: Reject | None
     ) -> _Summary | str:
         """The summary of a context, or why there is none."""
-        prompt, source = self.prompt(context, atoms), words(f"{context.title or ''} {context.evidence}")
+        prompt, source = self.prompt(context, atoms), content_words(f"{context.title or ''} {context.evidence}")
 
         def read(reply: Reply) -> dict[int, _Summary]:
             found = read_summary(reply, prompt.messages[0][1])
@@ -139,7 +139,7 @@ class Summariser:
 
     def prompt(self, context: Context, atoms: Sequence[Atom]) -> Prompt:
         """What is asked about a context."""
-        nearest = sorted(atoms, key=lambda atom: -shared(atom.text, words(context.evidence)))[: self.claims]
+        nearest = sorted(atoms, key=lambda atom: -shared(atom.text, content_words(context.evidence)))[: self.claims]
         chosen = {atom.id for atom in nearest}
         content = self.template.fill(
             title=quoted(context.title or "") or "(none)",

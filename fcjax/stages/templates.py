@@ -13,7 +13,7 @@ import string
 from dataclasses import dataclass
 from typing import Final
 
-from fcjax.errors import SettingsError
+from fcjax.core.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from fcjax.records import Case
+from fcjax.core.records import Case
 
 _RELATED: Final = ("model", "version", "style")  # what a record of relating has at least
 

@@ -10,13 +10,13 @@ from fcjax.io.datasets.factool import read_factool
 from fcjax.io.datasets.factscore import read_factscore
 from fcjax.io.datasets.reddit import read_askhistorians, read_eli5
 from fcjax.io.datasets.rows import Unit
-from fcjax.io.datasets.selection import SPLITS, Report, Selection, selected
+from fcjax.io.datasets.selection import SPLITS, BuildReport, Selection, selected
 from fcjax.io.datasets.wikicontradict import read_wikicontradict
 
 __all__ = [
     "CONFLICTS",
     "SPLITS",
-    "Report",
+    "BuildReport",
     "Selection",
     "Unit",
     "read_askhistorians",

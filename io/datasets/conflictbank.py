@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
-from fcjax.arguments import check_choice, check_number
-from fcjax.errors import Fault
+from fcjax.core.checks import check_choice, check_number
+from fcjax.core.errors import Fault
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType
 from fcjax.io.datasets.rows import Fields, Origin, Unit, parse_each, read_items
 from fcjax.io.files.objects import Item, Row
 from fcjax.io.files.streams import Source
-from fcjax.records import Atom, Case, Context, Relation, RelationType
 
 CONFLICTS: Final = ("misinformation", "temporal", "semantic")
 CLAIMS: Final = ("both", "true", "false")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
 from fcjax.io.datasets.rows import Fields
 from fcjax.io.files.objects import Row, kind, read_rows, row_id
 from fcjax.io.files.streams import Source
@@ -27,7 +27,7 @@ _EXCERPT: Final = 500  # characters of a passage in words
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CorrectionEvidence:
     """What a passage says of an atom: an `entailment`, a `contradiction`, ..., with its probability if known."""
 
     type: str
@@ -42,11 +42,11 @@ class Statement:
 
     text: str
     label: str | None = None  # refuted, unverified, supported; or S, NS
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[CorrectionEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class CorrectionRow:
     """A response and what became of it. `failed` says why there is no correction, where that is no fault."""
 
     id: str
@@ -63,13 +63,13 @@ class Correction:
         return self.response.split() != self.corrected.split()
 
 
-def read_corrections(path: Source) -> Iterator[Row[Correction]]:
+def read_corrections(path: Source) -> Iterator[Row[CorrectionRow]]:
     """The corrections of a file (JSON Lines, a list, one object). Raises `InputError` where nothing can be read."""
     for row in read_rows(path, parse_correction):
         yield Row(*row)
 
 
-def parse_correction(value: Any, number: int = 1) -> Correction:
+def parse_correction(value: Any, number: int = 1) -> CorrectionRow:
     """The correction that a JSON object describes. Raises `InputError` with every fault."""
     row = Fields(value)
     row.check()
@@ -77,7 +77,7 @@ def parse_correction(value: Any, number: int = 1) -> Correction:
     query = row.maybe(*_QUERY)
     best = row.values.get("best")
     if status not in (None, "ok"):
-        return Correction(id, query, "", "", "", failed=f"its status is {status}")
+        return CorrectionRow(id, query, "", "", "", failed=f"its status is {status}")
     response = row.text(*_RESPONSE)
     if isinstance(best, dict):
         corrected = Fields(best, "best.", row.faults).text("response")
@@ -88,7 +88,7 @@ def parse_correction(value: Any, number: int = 1) -> Correction:
     words = row.values.get("feedback")
     feedback = words.strip() if isinstance(words, str) else in_words(findings)
     row.check()
-    return Correction(id, query, response, corrected, feedback, statements)
+    return CorrectionRow(id, query, response, corrected, feedback, statements)
 
 
 def in_words(statements: Iterable[Statement]) -> str:
@@ -120,7 +120,7 @@ def _findings(row: Fields) -> tuple[Statement, ...]:
             p, kind_of = one.values.get("probability"), one.text("type")
             passage = passages.get(one.maybe("context") or "", one)  # its text is with it where people wrote it
             title, text = passage.maybe("title"), passage.maybe("text", "snippet") or ""
-            evidence.append(Evidence(kind_of, text, title, p if isinstance(p, float) else None))
+            evidence.append(CorrectionEvidence(kind_of, text, title, p if isinstance(p, float) else None))
         found.append(Statement(finding.text("text"), finding.maybe("label"), tuple(evidence)))
     return tuple(found)
 
@@ -136,7 +136,7 @@ def _dicts(row: Fields) -> list[dict[str, Any]]:
     return [atom for atom in atoms if isinstance(atom, dict)] if isinstance(atoms, list) else []
 
 
-def usable(row: Row[Correction], *, unchanged: bool) -> Correction | str | InputError:
+def usable(row: Row[CorrectionRow], *, unchanged: bool) -> CorrectionRow | str | InputError:
     """The correction of a row; or why it is left out: a reason, or the faults as an error."""
     found = row.value
     if found is None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fcjax.errors import Fault
+from fcjax.core.errors import Fault
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType
 from fcjax.io.datasets.rows import BLANKS, Fields, Origin, Unit, read_each
 from fcjax.io.files.objects import Row, seen
 from fcjax.io.files.streams import Source
-from fcjax.records import Atom, Case, Context, Relation, RelationType
 
 STANCES: Final[dict[str, tuple[RelationType, float] | None]] = {
     "completely-support": (RelationType.ENTAILMENT, 0.95),

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from fcjax.core.records import Atom, Case
 from fcjax.io.datasets.rows import Fields, Origin, Unit, read_each
 from fcjax.io.files.objects import Row
 from fcjax.io.files.streams import Source
-from fcjax.records import Atom, Case
 
 _KNOWN: Final = frozenset(("prompt", "response", "claims", "label", "entry_point", "category"))
 

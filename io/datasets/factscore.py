@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from fcjax.core.records import Atom, Case
 from fcjax.io.datasets.rows import Fields, Origin, Unit, read_each
 from fcjax.io.files.objects import Row, seen
 from fcjax.io.files.streams import Source
-from fcjax.records import Atom, Case
 
 _KNOWN: Final = frozenset(("input", "output", "topic", "cat", "annotations"))
 _LABELS: Final = ("S", "NS", "IR")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fcjax.io.datasets.corrections import Correction, read_corrections, usable
-from fcjax.io.datasets.selection import Report, Selection, Splitter
+from fcjax.io.datasets.corrections import CorrectionRow, read_corrections, usable
+from fcjax.io.datasets.selection import BuildReport, Selection, Splitter
 from fcjax.io.files.streams import Source
 
 SYSTEM: Final = (
@@ -24,7 +24,7 @@ def messages(query: str | None, response: str, feedback: str = "") -> list[dict[
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
-def conversation(correction: Correction, *, feedback: bool = True) -> dict[str, Any]:
+def conversation(correction: CorrectionRow, *, feedback: bool = True) -> dict[str, Any]:
     """The row of a correction: system, user, assistant."""
     asked = messages(correction.query, correction.response, correction.feedback if feedback else "")
     return {"messages": [*asked, {"role": "assistant", "content": correction.corrected.strip()}]}
@@ -33,7 +33,7 @@ def conversation(correction: Correction, *, feedback: bool = True) -> dict[str, 
 def conversations(
     path: Source,
     selection: Selection | None = None,
-    report: Report | None = None,
+    report: BuildReport | None = None,
     *,
     feedback: bool = True,
     unchanged: bool = False,
@@ -43,11 +43,11 @@ def conversations(
     Rows without a correction, and those where nothing was changed unless `unchanged` ones are wanted, are skipped and
     counted. Raises `InputError` where nothing can be read.
     """
-    for correction in chosen(path, selection or Selection(), report or Report(), unchanged=unchanged):
+    for correction in chosen(path, selection or Selection(), report or BuildReport(), unchanged=unchanged):
         yield conversation(correction, feedback=feedback)
 
 
-def chosen(path: Source, selection: Selection, report: Report, *, unchanged: bool) -> Iterator[Correction]:
+def chosen(path: Source, selection: Selection, report: BuildReport, *, unchanged: bool) -> Iterator[CorrectionRow]:
     """The corrections of a file that a selection takes; what is left out goes into the report."""
     splitter = Splitter(selection.seed or 0)
     for row in read_corrections(path):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from fcjax.errors import Fault
-from fcjax.io.datasets.corrections import Correction
+from fcjax.core.errors import Fault
+from fcjax.io.datasets.corrections import CorrectionRow
 from fcjax.io.datasets.rows import Fields
 from fcjax.io.datasets.selection import digest
 from fcjax.io.files.objects import Row, read_objects, seen
@@ -74,7 +74,7 @@ def interface(statements: bool = True) -> str:
     return ET.tostring(view, encoding="unicode") + "\n"
 
 
-def tasks(corrections: Iterable[Correction], seed: int = 0) -> Iterator[dict[str, Any]]:
+def tasks(corrections: Iterable[CorrectionRow], seed: int = 0) -> Iterator[dict[str, Any]]:
     """A task for each correction, as Label Studio imports them (a JSON list of them).
 
     `corrected_is`, which nobody is shown, says whether A or B is the corrected answer; the export has it again.
@@ -97,7 +97,7 @@ def tasks(corrections: Iterable[Correction], seed: int = 0) -> Iterator[dict[str
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Annotation:
     """What one annotator said of one task on one criterion.
 
     `side` is `original` or `corrected` for a rating, None for what is about both. A comparison's value is `original`,
@@ -114,7 +114,7 @@ class Judgement:
     label: str | None = None
 
 
-def read_annotations(path: Source) -> Iterator[Row[tuple[Judgement, ...]]]:
+def read_annotations(path: Source) -> Iterator[Row[tuple[Annotation, ...]]]:
     """The judgements in an export of Label Studio (its JSON format), a row a task.
 
     Cancelled annotations are left out. Of several by one annotator on one task the last one counts. Raises
@@ -123,7 +123,7 @@ def read_annotations(path: Source) -> Iterator[Row[tuple[Judgement, ...]]]:
     name = display_name(path)
     for item in read_objects(path):
         faults: tuple[Fault, ...] = item.faults
-        found: tuple[Judgement, ...] = ()
+        found: tuple[Annotation, ...] = ()
         id = str(item.number)
         if not faults:
             row = Fields(item.value)
@@ -133,7 +133,7 @@ def read_annotations(path: Source) -> Iterator[Row[tuple[Judgement, ...]]]:
         yield Row(item.number, id, None if faults else found, located, item.line)
 
 
-def _task(row: Fields, number: int) -> tuple[tuple[Judgement, ...], str]:
+def _task(row: Fields, number: int) -> tuple[tuple[Annotation, ...], str]:
     data = row.values.get("data")
     if not isinstance(data, dict):
         row.lack(("data",), "the task's data (export as JSON, not as JSON-MIN or CSV)")
@@ -144,7 +144,7 @@ def _task(row: Fields, number: int) -> tuple[tuple[Judgement, ...], str]:
     if side and side not in _SIDES:
         fields.wrong("corrected_is", " or ".join(map(seen, _SIDES)))
     labels = [one.maybe("label") for one in fields.objects("statements", optional=True)]
-    by_annotator: dict[str, list[Judgement]] = {}
+    by_annotator: dict[str, list[Annotation]] = {}
     for annotation in row.objects("annotations"):
         if annotation.values.get("was_cancelled") is True:
             continue
@@ -166,7 +166,9 @@ def _annotator(annotation: Fields) -> str:
     return str(who)
 
 
-def _judgement(result: Fields, task: str, annotator: str, corrected: str, labels: list[str | None]) -> Judgement | None:
+def _judgement(
+    result: Fields, task: str, annotator: str, corrected: str, labels: list[str | None]
+) -> Annotation | None:
     """The judgement that a result is; None for what is none, such as a comment."""
     name = result.text("from_name")
     value = result.values.get("value")
@@ -179,17 +181,17 @@ def _judgement(result: Fields, task: str, annotator: str, corrected: str, labels
                 Fault(f"rating is {seen(rating)}; allowed: 1 to {MAX_RATING}", field=f"{values.place}rating")
             )
             return None
-        return Judgement(task, annotator, base, float(rating), "corrected" if tail == corrected else "original")
+        return Annotation(task, annotator, base, float(rating), "corrected" if tail == corrected else "original")
     if name in COMPARISONS:
         choice = _choice(values, _CHOICES)
         if choice is None:
             return None
         told = "neither" if choice == "Neither" else "corrected" if choice == corrected else "original"
-        return Judgement(task, annotator, name, told)
+        return Annotation(task, annotator, name, told)
     if base == "statement" and tail.isdecimal():
         choice, item = _choice(values, VERDICTS), int(tail)
         label = labels[item] if item < len(labels) else None
-        return None if choice is None else Judgement(task, annotator, "statement", choice, None, item, label)
+        return None if choice is None else Annotation(task, annotator, "statement", choice, None, item, label)
     return None
 
 

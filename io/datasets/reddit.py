@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from fcjax.core.records import Case
 from fcjax.io.datasets.rows import Fields, Origin, Unit, read_each
 from fcjax.io.files.objects import Row
 from fcjax.io.files.streams import Source
-from fcjax.records import Case
 
 _KNOWN: Final = frozenset(
     [

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fcjax.errors import Fault, InputError, SettingsError
+from fcjax.core.errors import Fault, InputError, SettingsError
+from fcjax.core.records import Case
 from fcjax.io.files.objects import Item, Row, kind, read_objects, seen
 from fcjax.io.files.streams import Source, display_name, opened
-from fcjax.records import Case
 
 BLANKS: Final = frozenset(("", "na", "n/a", "nan", "none", "null"))
 """What tables and annotators write where there is no text, in small letters."""

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fcjax.arguments import check_choice, check_number
-from fcjax.errors import Fault
+from fcjax.core.checks import check_choice, check_number
+from fcjax.core.errors import Fault
+from fcjax.core.records import Case
 from fcjax.io.datasets.rows import Unit
 from fcjax.io.files.objects import Row
-from fcjax.records import Case
 
 SPLITS: Final = ("train", "validation", "test")
 _SHARES: Final = (*["train"] * 8, "validation", "test")  # of ten groups
@@ -39,7 +39,7 @@ class Selection:
 
 
 @dataclass(slots=True)
-class Report:
+class BuildReport:
     """What came of the rows so far. Faults beyond the first thousand are only counted."""
 
     rows: int = 0
@@ -69,12 +69,12 @@ class Report:
         }
 
 
-def selected(rows: Iterable[Row[Unit]], selection: Selection, report: Report | None = None) -> Iterator[Case]:
+def selected(rows: Iterable[Row[Unit]], selection: Selection, report: BuildReport | None = None) -> Iterator[Case]:
     """The selected cases, in the order of the rows; with a split named, each says its own under `split`.
 
     Reading ends where the limit is reached, unless the cases are a sample, for which all rows are read.
     """
-    report = report if report is not None else Report()
+    report = report if report is not None else BuildReport()
     cases = _cases(rows, selection, report)
     if selection.limit is not None and selection.seed is not None:
         seed = selection.seed
@@ -87,7 +87,7 @@ def selected(rows: Iterable[Row[Unit]], selection: Selection, report: Report | N
             return
 
 
-def _cases(rows: Iterable[Row[Unit]], selection: Selection, report: Report) -> Iterator[Case]:
+def _cases(rows: Iterable[Row[Unit]], selection: Selection, report: BuildReport) -> Iterator[Case]:
     splitter = Splitter(selection.seed or 0) if selection.split else None
     for row in rows:
         report.rows += 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from fcjax.core.records import Case, Context
 from fcjax.io.datasets.rows import Fields, Origin, Unit, read_each
 from fcjax.io.files.objects import Row
 from fcjax.io.files.streams import Source
-from fcjax.records import Case, Context
 
 _KNOWN: Final = frozenset(
     [

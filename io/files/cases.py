@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
 from fcjax.io.files.fields import TEXTS, check_status, check_texts, extra_of, probability, register, rows_of, shown
 from fcjax.io.files.formats import is_graph, is_result
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
-from fcjax.records import Atom, Case, Context, Relation, RelationType, Status
 
 Record = TypeVar("Record")
 

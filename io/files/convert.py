@@ -1,6 +1,6 @@
 """From one format to another: cases, FactReasoner's problems, and fact graphs, in any container.
 
-UAI models come from graphs, which `fcjax.graph` builds: `write_uai(path, FactGraph.from_case(case).to_model())`.
+UAI models come from graphs, which `fcjax.graph.fact_graph` builds: `write_uai(path, FactGraph.from_case(case).to_model())`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
-from fcjax.errors import Fault, InputError, SettingsError
+from fcjax.core.errors import Fault, InputError, SettingsError
+from fcjax.core.records import Case
 from fcjax.io.files.cases import CaseRow, read_cases, write_cases
 from fcjax.io.files.factreasoner import (
     ATOM_PRIOR,
@@ -22,7 +23,6 @@ from fcjax.io.files.factreasoner import (
 from fcjax.io.files.formats import Format, detect
 from fcjax.io.files.objects import Row
 from fcjax.io.files.streams import Source, display_name, refuse_input
-from fcjax.records import Case
 
 Target = Literal["cases", "problem", "graph"]
 Value = TypeVar("Value")

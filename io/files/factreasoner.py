@@ -1,7 +1,7 @@
 """FactReasoner's own files (SPEC 7): problems, which are cases under other names, and fact graphs.
 
 A fact graph is a dictionary `{"nodes": [...], "edges": [...]}` here, in the spelling of SPEC 8 (`source`, `target`,
-`type`); what its relations mean is `fcjax.graph`'s business. Problems are read by `cases.read_cases`.
+`type`); what its relations mean is `fcjax.graph.fact_graph`'s business. Problems are read by `cases.read_cases`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType
 from fcjax.io.files.cases import case_to_dict, parse_relations, relation_to_dict
 from fcjax.io.files.fields import extra_of, probability, register, rows_of, shown
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
-from fcjax.records import Atom, Case, Context, Relation, RelationType
 
 Graph = dict[str, Any]
 

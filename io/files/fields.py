@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fcjax.errors import Fault
+from fcjax.core.errors import Fault
+from fcjax.core.records import Status
 from fcjax.io.files.objects import kind, seen
-from fcjax.records import Status
 
 TEXTS = {str, type(None)}
 """The types that an optional text may have."""

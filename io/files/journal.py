@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from fcjax.errors import OutputError
+from fcjax.core.errors import OutputError
 from fcjax.io.files.streams import LineWriter, Source, output_name
 
 VERSION: Final = 1
@@ -25,7 +25,7 @@ _BEGINNING: Final = b'{"journal":'
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """What a stage has changed in a case, by the names that its fields have in a file of cases."""
 
     stage: str
@@ -120,14 +120,14 @@ class Journal:
         self._last[case] = len(self._offset)
         self._offset.append(offset)
 
-    def entries(self, case: int) -> list[Entry]:
+    def entries(self, case: int) -> list[JournalEntry]:
         """What an earlier run has left about a case, by its place from 0, in order."""
-        found: list[Entry] = []
+        found: list[JournalEntry] = []
         number = self._last[case] if case < len(self._last) else -1
         while number >= 0:
             self._file.seek(self._offset[number])
             line = orjson.loads(self._file.readline())
-            found.append(Entry(line["stage"], line["set"], tuple(line.get("gone", ()))))
+            found.append(JournalEntry(line["stage"], line["set"], tuple(line.get("gone", ()))))
             number = self._before[number]
         return found[::-1]
 

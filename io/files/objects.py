@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
 from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, opened, read_whole, split_lines
 
 Parsed = TypeVar("Parsed")

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import orjson
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
 from fcjax.io.files.objects import kind, read_objects
 from fcjax.io.files.streams import LineWriter, Source, display_name, replacing, write_lines
 

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fcjax.errors import Fault, InputError, OutputError
+from fcjax.core.errors import Fault, InputError, OutputError
 
 Source = str | os.PathLike[str]
 

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 import orjson
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
+from fcjax.core.records import MarkovModel
 from fcjax.io.files.streams import Source, display_name, opened, read_whole, replacing
-from fcjax.records import MarkovModel
 
 
 class _Tokens:

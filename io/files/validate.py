@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from fcjax.errors import Fault, InputError
+from fcjax.core.errors import Fault, InputError
+from fcjax.core.records import Case, Label
 from fcjax.io.files.cases import missing_stage, parse_case
 from fcjax.io.files.factreasoner import graph_to_case, parse_graph
 from fcjax.io.files.fields import check_status, probability, rows_of, shown
@@ -15,7 +16,6 @@ from fcjax.io.files.formats import Format, detect, is_graph
 from fcjax.io.files.objects import Row, kind, read_rows, seen
 from fcjax.io.files.streams import Source, display_name
 from fcjax.io.files.uai import read_evidence, read_uai
-from fcjax.records import Case, Label
 
 _ROUNDING = 1e-6  # an interval in a file may be off by the rounding of its ends
 

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
-from fcjax.errors import SettingsError
+from fcjax.core.errors import SettingsError
+from fcjax.core.prompts import Failure
 from fcjax.io.http import Timeouts, behind_proxy
 from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubbed
 from fcjax.io.pacing import Clock, Concurrency, RateLimit, RealClock, Retry
-from fcjax.prompts import Failure
 
 Judge = Callable[[int, Any], Again | Refused | None]
 """What a service's own words for trouble mean, from a status and the document; None where there is no trouble."""

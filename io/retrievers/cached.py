@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fcjax.arguments import check_number
-from fcjax.errors import SettingsError
-from fcjax.io.retrievers.recent import Recent
+from fcjax.core.checks import check_number
+from fcjax.core.errors import SettingsError
+from fcjax.core.passages import Found, Retriever
+from fcjax.core.prompts import Failure
+from fcjax.io.single_flight import SingleFlight
 from fcjax.io.store import Store
-from fcjax.passages import Found, Retriever
-from fcjax.prompts import Failure
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Cached:
         self.stats = SearchStats()
         self._retriever, self._store, self._replay, self._max_age = retriever, store, replay, max_age
         self._clock = clock
-        self._searches: Recent[Found | Failure] = Recent()
+        self._searches: SingleFlight[Found | Failure] = SingleFlight()
 
     @property
     def name(self) -> str:

@@ -22,11 +22,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from fcjax.errors import Fault, InputError, counted
+from fcjax.core.errors import Fault, InputError, counted
+from fcjax.core.passages import Passage
 from fcjax.io.files.objects import read_objects
 from fcjax.io.files.streams import WHOLE_LIMIT
 from fcjax.io.retrievers.extraction import HTML, LONGEST, ExtractionError, decode, kind_of, text_of, tidy
-from fcjax.passages import Passage
 
 CHUNK: Final = 1000
 """Characters that a passage has at most, unless told otherwise."""
@@ -40,7 +40,7 @@ _MOST_FAULTS: Final = 100  # that are kept; all are counted
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CorpusFile:
     """A file of a corpus: its name from the corpus' folder on, with `/`, and what changes when its content does."""
 
     name: str
@@ -62,7 +62,7 @@ class Faults:
         self.kept += faults[: _MOST_FAULTS - len(self.kept)]
 
 
-def entries(path: Path, faults: Faults) -> list[Entry]:
+def entries(path: Path, faults: Faults) -> list[CorpusFile]:
     """The files of a corpus in the order of their names; hidden ones, and those of other kinds, are left out.
 
     Raises `InputError` where there is no such folder or file, or none that could be a document.
@@ -75,7 +75,7 @@ def entries(path: Path, faults: Faults) -> list[Entry]:
         else:
             return [_entry(path.name, path)]
         raise InputError(Fault(message, file=str(path)))
-    found: list[Entry] = []
+    found: list[CorpusFile] = []
     others: Counter[str] = Counter()
     for file in _walk(path, faults):
         if _kind(file.name) is None:
@@ -102,7 +102,7 @@ def _walk(path: Path, faults: Faults) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names if not name.startswith("."))
 
 
-def passages(files: list[Entry], chunk: int, faults: Faults) -> Iterator[Passage]:
+def passages(files: list[CorpusFile], chunk: int, faults: Faults) -> Iterator[Passage]:
     """The passages of all files in their order; equal texts come once, where the first of them stands."""
     known: set[bytes] = set()
     for entry in files:
@@ -158,7 +158,7 @@ _JOINED: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u09
 Document = tuple[str | None, str, str]  # title, text, link
 
 
-def _read_text(entry: Entry, faults: Faults) -> Iterator[Document]:
+def _read_text(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
     content = _content(entry)
     text = decode(content, None)
     sample = text[:65536]
@@ -170,7 +170,7 @@ def _read_text(entry: Entry, faults: Faults) -> Iterator[Document]:
     yield (heading[1].strip() if heading else _title_of(entry)), tidy(text), entry.name
 
 
-def _read_page(entry: Entry, faults: Faults) -> Iterator[Document]:
+def _read_page(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
     """HTML or PDF."""
     content = _content(entry)
     kind = kind_of("text/html" if _suffix(entry.name) != ".pdf" else "application/pdf", content[:1024])
@@ -193,7 +193,7 @@ _TITLE: Final = re.compile(r"<title[^>]*>(.{0,1000}?)</title>", re.IGNORECASE | 
 _PDF_SECONDS: Final = 60.0
 
 
-def _read_rows(entry: Entry, faults: Faults) -> Iterator[Document]:
+def _read_rows(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
     for item in read_objects(entry.path):
         if item.faults:
             faults.add(*(item.located(fault, str(entry.path)) for fault in item.faults))
@@ -220,7 +220,7 @@ def _first(row: dict[str, Any], *keys: str) -> str:
     return next((text for text in texts if text.strip()), "")
 
 
-def _content(entry: Entry) -> bytes:
+def _content(entry: CorpusFile) -> bytes:
     """The bytes of a file that is read as one piece. Raises `InputError` where it is too long or damaged."""
     place = str(entry.path)
     content = b""
@@ -254,7 +254,7 @@ def _suffix(name: str) -> str:
     return Path(name.lower().removesuffix(".gz")).suffix
 
 
-def _entry(name: str, path: Path) -> Entry:
+def _entry(name: str, path: Path) -> CorpusFile:
     try:
         found = path.stat()
     except OSError as error:
@@ -262,10 +262,10 @@ def _entry(name: str, path: Path) -> Entry:
     if not stat.S_ISREG(found.st_mode):
         raise InputError(Fault("no ordinary file; allowed: one with a beginning and an end", file=str(path)))
     name = os.fsencode(name).decode(errors="replace")  # a name may be any bytes, a link is text
-    return Entry(name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return CorpusFile(name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _title_of(entry: Entry) -> str:
+def _title_of(entry: CorpusFile) -> str:
     """A file's name as a title: `William_O_Douglas.txt` is about William O Douglas."""
     name = Path(entry.name).name.removesuffix(".gz")
     return re.sub(r"[_\s]+", " ", Path(name).stem).strip()

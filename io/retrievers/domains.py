@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from yarl import URL
 
-from fcjax.arguments import is_number
-from fcjax.errors import SettingsError
+from fcjax.core.checks import is_number
+from fcjax.core.errors import SettingsError
 
 _ALLOWED: Final = "a domain such as example.org, which stands for all that end in it"
 

@@ -25,8 +25,8 @@ from typing import Any, Final, Self
 import numpy as np
 import orjson
 
+from fcjax.core.passages import Passage
 from fcjax.io.retrievers import words as language
-from fcjax.passages import Passage
 
 FORMAT: Final = f"1.{language.VERSION}"  # another format is another index
 # What Anserini takes by default; on other people's collections, and on ours, as good as any.

@@ -17,13 +17,13 @@ from typing import Any, Final, Self
 
 import orjson
 
-from fcjax.arguments import check_number
-from fcjax.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.core.checks import check_number
+from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.core.passages import Found, Passage
+from fcjax.core.prompts import Failure
 from fcjax.io.files.streams import replacing
-from fcjax.io.retrievers.corpus import CHUNK, Entry, Faults, entries, passages
+from fcjax.io.retrievers.corpus import CHUNK, CorpusFile, Faults, entries, passages
 from fcjax.io.retrievers.index import FORMAT, Draft, Index
-from fcjax.passages import Found, Passage
-from fcjax.prompts import Failure
 
 Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 """From a query and texts to how well each of them fits it, a finite number each; the more the better."""
@@ -151,7 +151,7 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
     raise InputError(Fault("its files change while they are read; wait until they are all written", file=str(place)))
 
 
-def _state(files: list[Entry]) -> list[Any]:
+def _state(files: list[CorpusFile]) -> list[Any]:
     """What tells whether files have changed, as JSON has it."""
     return [[file.name, file.size, [file.mtime_ns, file.ctime_ns]] for file in files]
 

@@ -20,16 +20,16 @@ from urllib.parse import urljoin
 import aiohttp
 from yarl import URL
 
-from fcjax.arguments import check_number
-from fcjax.errors import SettingsError
+from fcjax.core.checks import check_number
+from fcjax.core.errors import SettingsError
+from fcjax.core.prompts import Failure
 from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubbed
 from fcjax.io.pacing import Clock, RealClock, Retry
-from fcjax.io.retrievers.addresses import REFUSED, Guard, LinkError
-from fcjax.io.retrievers.agent import user_agent as our_name
 from fcjax.io.retrievers.excerpts import LENGTH, excerpt
 from fcjax.io.retrievers.extraction import PDF, ExtractionError, kind_of, text_of
-from fcjax.io.retrievers.recent import Recent
-from fcjax.prompts import Failure
+from fcjax.io.retrievers.ssrf_guard import REFUSED, Guard, LinkError
+from fcjax.io.retrievers.user_agent import user_agent as our_name
+from fcjax.io.single_flight import SingleFlight
 
 Result = TypeVar("Result")
 
@@ -119,7 +119,7 @@ class PageReader:
         self._clock, self._random = clock or RealClock(), random or Random()
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that reads first
         self._make_room()
-        self._read: Recent[Page | Failure] = Recent(_KEPT)
+        self._read: SingleFlight[Page | Failure] = SingleFlight(_KEPT)
 
     @property
     def name(self) -> str:

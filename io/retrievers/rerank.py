@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fcjax.errors import SettingsError
+from fcjax.core.errors import SettingsError
 
 MODEL: Final = "cross-encoder/mmarco-mMiniLMv2-L12-H384-v1"
 """A small model that reads query and text together, trained on fourteen languages."""

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from fcjax.arguments import check_number
-from fcjax.errors import SettingsError
+from fcjax.core.checks import check_number
+from fcjax.core.errors import SettingsError
+from fcjax.core.passages import Found, Passage
+from fcjax.core.prompts import Failure
 from fcjax.io.http import Timeouts
 from fcjax.io.outcome import Again, Refused
 from fcjax.io.pacing import Clock, Concurrency, RateLimit, Retry
-from fcjax.io.retrievers.agent import user_agent
 from fcjax.io.retrievers.api import SearchApi
 from fcjax.io.retrievers.domains import Domains
 from fcjax.io.retrievers.pages import PageReader
-from fcjax.passages import Found, Passage
-from fcjax.prompts import Failure
+from fcjax.io.retrievers.user_agent import user_agent
 
 SERPER: Final = "https://google.serper.dev"
 _VERSION: Final = 2  # counts up when the same results would give other passages

@@ -11,18 +11,18 @@ import re
 from random import Random
 from typing import Any, Final
 
-from fcjax.arguments import check_number
-from fcjax.errors import SettingsError
+from fcjax.core.checks import check_number
+from fcjax.core.errors import SettingsError
+from fcjax.core.passages import Found, Passage
+from fcjax.core.prompts import Failure
 from fcjax.io.http import Timeouts
 from fcjax.io.outcome import Again, Refused
 from fcjax.io.pacing import Clock, Concurrency, RateLimit, Retry
-from fcjax.io.retrievers.agent import user_agent as our_name
 from fcjax.io.retrievers.api import SearchApi
 from fcjax.io.retrievers.excerpts import LENGTH, excerpt
 from fcjax.io.retrievers.extraction import tidy
-from fcjax.io.retrievers.recent import Recent
-from fcjax.passages import Found, Passage
-from fcjax.prompts import Failure
+from fcjax.io.retrievers.user_agent import user_agent as our_name
+from fcjax.io.single_flight import SingleFlight
 
 _VERSION: Final = 2  # counts up when the same articles would give other passages
 _QUERY: Final = 300  # characters; the API refuses longer ones
@@ -83,7 +83,7 @@ class Wikipedia:
             clock=clock,
             random=random,
         )
-        self._texts: Recent[str | Failure] = Recent(_KEPT, keep=lambda text: isinstance(text, str))
+        self._texts: SingleFlight[str | Failure] = SingleFlight(_KEPT, keep=lambda text: isinstance(text, str))
 
     @property
     def name(self) -> str:

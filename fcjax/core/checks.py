@@ -1,0 +1,136 @@
+"""What a caller hands over, looked at before any work: choices, numbers, records that were made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from fcjax.core.errors import Fault, SettingsError
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
+
+_TEXTS = (str, type(None))
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = False) -> None:
+    """Raise `SettingsError` unless `value` is one of `allowed`, or None where `none` is."""
+    allowed = tuple(allowed)
+    if not (isinstance(value, str) and value in allowed) and not (none and value is None):
+        names = ", ".join(map(repr, allowed)) + (" or None" if none else "")
+        raise SettingsError(f"{name} is {value!r:.60}; allowed: {names}")
+
+
+def is_number(value: Any, low: float, high: float = float("inf"), *, whole: bool = False) -> bool:
+    """Whether `value` is a real number from `low` to `high`; truth values and NaN are none."""
+    kind: Any = Integral if whole else Real
+    return isinstance(value, kind) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False, none: bool = False
+) -> None:
+    """Raise `SettingsError` unless `is_number` holds, or `value` is None where `none` is."""
+    if not is_number(value, low, high, whole=whole) and not (none and value is None):
+        bounds = f"from {low}" + (f" to {high}" if high < float("inf") else "")
+        allowed = f"a {'whole ' if whole else ''}number {bounds}{', or None' if none else ''}"
+        raise SettingsError(f"{name} is {value!r:.60}; allowed: {allowed}")
+
+
+def id_faults(id: Any, field: str) -> list[Fault]:
+    """Ids are strings that are not empty."""
+    if isinstance(id, str) and id:
+        return []
+    return [Fault(f"id is {id!r:.60}; allowed: a non-empty string", field=field)]
+
+
+def relation_faults(relation: Relation, known: Collection[str], place: str) -> list[Fault]:
+    """A relation is between two of the `known` variables and has, unless it failed, a type and a probability."""
+    if not isinstance(relation, Relation):
+        return [_no_record(relation, "Relation", place)]
+    faults: list[Fault] = []
+    source, target, p = relation.source, relation.target, relation.probability
+    for end, name in (("source", source), ("target", target)):
+        if not isinstance(name, str) or name not in known:
+            seen = f"{end} is {name!r:.60}; allowed: the id of an atom or context"
+            faults.append(Fault(seen, field=f"{place}.{end}"))
+    if not faults and source == target:
+        faults.append(Fault(f"ties {source!r} to itself; allowed: two different ids", field=place))
+    faults += _status_faults(relation.status, place)
+    if relation.status is Status.OK or not (faults or relation.status.failed):
+        is_probability = (type(p) is float and 0.0 <= p <= 1.0) or is_number(p, 0, 1)
+        if not is_probability or not isinstance(relation.type, RelationType):
+            seen = f"type {relation.type!r:.40}, probability {p!r:.40}"
+            faults.append(Fault(f"{seen}; allowed: a RelationType and a number from 0 to 1", field=place))
+    return faults
+
+
+def case_faults(case: Case) -> list[Fault]:
+    """Every fault of a case that keeps it from being a graph."""
+    if not isinstance(case, Case):
+        return [_no_record(case, "Case", "case")]
+    known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph
+    faults = id_faults(case.id, "id")
+    for key, records in (("atoms", case.atoms), ("contexts", case.contexts)):
+        kind: type[Atom | Context] = Atom if key == "atoms" else Context
+        for i, record in enumerate(records or ()):
+            place = f"{key}[{i}]"
+            if not isinstance(record, kind):
+                faults.append(_no_record(record, kind.__name__, place))
+                continue
+            wrong = id_faults(record.id, f"{place}.id")
+            if not wrong and record.id in known:
+                seen = f"id is {record.id!r}, which another {known[record.id]} has"
+                wrong = [Fault(f"{seen}; allowed: an id that occurs once", field=f"{place}.id")]
+            elif not wrong:
+                known[record.id] = key.removesuffix("s")
+            faults += wrong + _status_faults(record.status, place)
+            faults += _atom_faults(record, place) if isinstance(record, Atom) else _context_faults(record, place)
+    for i, atom in enumerate(case.atoms or ()):
+        if isinstance(atom, Atom):
+            faults += _own_faults(atom, known, f"atoms[{i}].contexts")
+    for i, relation in enumerate(case.relations or ()):
+        faults += relation_faults(relation, known, f"relations[{i}]")
+    return faults
+
+
+def _atom_faults(atom: Atom, place: str) -> list[Fault]:
+    faults: list[Fault] = []
+    if not isinstance(atom.text, str):
+        faults.append(Fault(f"text is {atom.text!r:.60}; allowed: a string", field=f"{place}.text"))
+    return faults
+
+
+def _own_faults(atom: Atom, known: Mapping[str, str], place: str) -> list[Fault]:
+    """The contexts that an atom names are the case's."""
+    own = atom.contexts
+    if own is None:
+        return []
+    if isinstance(own, str) or not all(isinstance(name, str) for name in own):
+        return [Fault(f"contexts is {own!r:.60}; allowed: ids of contexts, or None", field=place)]
+    return [
+        Fault(f"the entry is {name!r:.60}; allowed: the id of one of the case's contexts", field=f"{place}[{k}]")
+        for k, name in enumerate(own)
+        if known.get(name) != "context"
+    ]
+
+
+def _context_faults(context: Context, place: str) -> list[Fault]:
+    faults = [
+        Fault(f"{key} is {text!r:.60}; allowed: a string, or None", field=f"{place}.{key}")
+        for key, text in (("text", context.text), ("snippet", context.snippet))
+        if not isinstance(text, _TEXTS)
+    ]
+    if context.prior is not None and not is_number(context.prior, 0, 1):
+        seen = f"prior is {context.prior!r:.60}; allowed: a number from 0 to 1, or None"
+        faults.append(Fault(seen, field=f"{place}.prior"))
+    return faults
+
+
+def _status_faults(status: Any, place: str) -> list[Fault]:
+    if isinstance(status, Status):
+        return []
+    return [Fault(f"status is {status!r:.60}; allowed: a Status", field=f"{place}.status")]
+
+
+def _no_record(value: Any, kind: str, place: str) -> Fault:
+    return Fault(f"is a {type(value).__name__}; allowed: a {kind}", field=place)

@@ -1,0 +1,99 @@
+"""What inference may spend on one graph."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal
+
+from fcjax.core.checks import check_number
+
+Effort = Literal["tight", "label", "fast"]
+Backend = Literal["cpu", "xla"]
+Method = Literal["wmb"]
+
+EXACT_WIDTH = {"tight": 16, "label": 14, "fast": 10}  # where elimination costs about what a proof or an estimate does
+CUTSET_WIDTH = {"tight": 10, "label": 10, "fast": 8}
+AFFORDABLE_WIDTH = 21  # elimination takes a fraction of a second
+I_BOUND = 6  # FactReasoner's
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What inference may spend on one graph; pass it to `infer`.
+
+    By default that is the same from run to run: `memory` is 1 GiB, less only on a machine that does not have 2 GiB for
+    each of its cores, and no clock is looked at. With `seconds`, what a proof comes to depends on how fast the machine
+    happens to be. Raises `SettingsError` for values outside of what is allowed.
+    """
+
+    exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the cost
+    memory: int | None = None  # bytes for the tables of one graph; by default see `default_memory`
+    rows: int = 1000  # sweeps that a proof may take, tightening steps included
+    seconds: float | None = None  # time that a proof may take
+    tail: float = 1e-3  # open mass over solved mass at which a proof is finished
+    cutset_width: int | None = None  # width to which a cutset brings a wide graph; by the effort
+    assignments: int = 16  # assignments that effort `fast` solves
+    restarts: int = 64  # elimination orders tried for a wide graph, at most
+
+    def __post_init__(self) -> None:
+        inf = float("inf")
+        for name, low, high, whole, none in (
+            ("exact_width", 0, 40, True, True),
+            ("memory", 1, inf, False, True),
+            ("rows", 2, inf, True, False),
+            ("seconds", 0, inf, False, True),
+            ("tail", 0, inf, False, False),
+            ("cutset_width", 1, 24, True, True),
+            ("assignments", 1, inf, True, False),
+            ("restarts", 0, inf, True, False),
+        ):
+            check_number(name, getattr(self, name), low, high, whole=whole, none=none)
+
+    def width(self, effort: str) -> int:
+        """The width up to which a graph is eliminated at once."""
+        return EXACT_WIDTH[effort] if self.exact_width is None else self.exact_width
+
+    @property
+    def affordable(self) -> int:
+        """The width up to which a graph is eliminated where nothing cheaper does."""
+        return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
+
+    def falls_back(self, effort: str) -> bool:
+        """Whether elimination follows where a search fails."""
+        return effort != "fast" and self.affordable > self.width(effort)
+
+    def rest_width(self, effort: str) -> int:
+        """The width to which a cutset brings a wide graph."""
+        return min(self.width(effort), self.cutset_width or CUTSET_WIDTH[effort])
+
+    def entries(self) -> float:
+        """Table entries of 8 bytes that one graph may take."""
+        return (self.memory or default_memory()) / 8
+
+    def resolved(self) -> dict[str, Any]:
+        """The limits by name, with the default memory as a number."""
+        return asdict(self) | {"memory": self.memory or default_memory()}
+
+
+@cache
+def workers() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def default_memory() -> int:
+    """Bytes for the tables of one graph: 1 GiB, halved until one for each of the machine's cores fit into half of it.
+
+    What the machine has, and not what is free at the moment: the same graphs are to have the same answers tomorrow.
+    """
+    try:
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        machine = 8 * 2**30
+    memory = 2**30
+    while memory > 2**20 and 2 * memory * (os.cpu_count() or 1) > machine:
+        memory //= 2
+    return memory

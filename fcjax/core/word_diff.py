@@ -1,0 +1,87 @@
+"""What changed from one text to another, word by word."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final, Literal, NamedTuple
+
+Change = Literal["same", "gone", "new"]
+
+_WORDS: Final = re.compile("([\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\\W_]+|[^\\s])(\\s*)")
+_COLOURS: Final = {"gone": "#fbe0dd", "new": "#dff3df"}
+
+Word = tuple[str, str]
+"""A word or sign, and the white space after it."""
+
+
+class DiffPart(NamedTuple):
+    """A stretch of text that is in both, only in the first, or only in the second."""
+
+    change: Change
+    text: str
+
+
+@dataclass(frozen=True, repr=False)
+class Diff:
+    """The parts that lead from one text to another, in order. Make it with `of`."""
+
+    parts: tuple[DiffPart, ...]
+
+    @classmethod
+    def of(cls, before: str, after: str) -> Diff:
+        """The difference of two texts; signs are words of their own where a script has no spaces between words.
+
+        White space alone makes no difference: it is the second text's.
+        """
+        old, new = (_WORDS.findall(text.lstrip()) for text in (before, after))
+        same = SequenceMatcher(None, [word for word, _ in old], [word for word, _ in new], autojunk=False)
+        parts: list[DiffPart] = []
+        for tag, i, j, k, m in same.get_opcodes():
+            parts += (
+                [DiffPart("same", _text(new[k:m]))] if tag == "equal" else _changed(_text(old[i:j]), _text(new[k:m]))
+            )
+        return cls(tuple(part for part in parts if part.text))
+
+    @property
+    def changed(self) -> bool:
+        return any(part.change != "same" for part in self.parts)
+
+    def text(self) -> str:
+        """The texts in one, with `[-what is gone-]` and `{+what is new+}`."""
+        marks = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
+        return "".join(marks[part.change].format(part.text) for part in self.parts)
+
+    def html(self) -> str:
+        """The texts in one, with what is gone struck out and what is new underlined."""
+        return "".join(map(_html, self.parts)).replace("\n", "<br>")
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.html()}</p>"
+
+
+def _text(words: Sequence[Word]) -> str:
+    return "".join(word + space for word, space in words)
+
+
+def _changed(gone: str, new: str) -> Iterator[DiffPart]:
+    """The parts of a change; the white space that ends both of its sides is not changed."""
+    bare_gone, bare_new = gone.rstrip(), new.rstrip()
+    space = new[len(bare_new) :] if gone and new else ""
+    yield DiffPart("gone", bare_gone if space else gone)
+    yield DiffPart("new", bare_new if space else new)
+    yield DiffPart("same", space)
+
+
+def _html(part: DiffPart) -> str:
+    text = html.escape(part.text)
+    if part.change == "same":
+        return text
+    tag = "del" if part.change == "gone" else "ins"
+    return f"<{tag} style='background:{_COLOURS[part.change]}'>{text}</{tag}>"

@@ -1,0 +1,135 @@
+"""Guards: what a revision must not do to a response, however much better it scores.
+
+Deleting all that is doubtful would make the precision 1; a translation or an essay may score well, and is not what was
+to be corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+from fcjax.core.checks import check_choice, check_number
+from fcjax.core.errors import SettingsError, counted
+from fcjax.core.languages import changed
+from fcjax.core.records import Atom, Label, Relation, RelationType
+from fcjax.correction.evidence_reuse import same
+from fcjax.critic.critic import Critique
+from fcjax.stages.answers import Ask, Reject, shown
+from fcjax.stages.relate import Pair, RelationModel, relate
+
+Matching = Literal["relation", "text"]
+
+SLACK: Final = 200
+"""Characters that a revision may have beyond what the length of the first response allows, so that a word can become a
+sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a revision is refused: for what it is `known` to lose, or since the relation model gave no answer."""
+
+    why: str
+    known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """What a revision is refused for; each can be switched off.
+
+    `supported`: it loses more than the share `may_lose` of the atoms that were supported. One is kept where an atom of
+    the revision has the same `text`; with `relation`, the default, also where the revision entails it, which the
+    relation model is asked about the others. `oscillation`: it is a text that was there before. `shortest` and
+    `longest`: its length by that of the first response. `language`: it is in another script or language than the first
+    response. None, or False, switches one off. Raises `SettingsError`.
+    """
+
+    supported: Matching | None = "relation"
+    may_lose: float = 0.0
+    oscillation: bool = True
+    shortest: float | None = 0.5
+    longest: float | None = 2.0
+    language: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("supported", self.supported, get_args(Matching), none=True)
+        check_number("may_lose", self.may_lose, 0, 1)
+        check_number("shortest", self.shortest, 0, 1, none=True)
+        check_number("longest", self.longest, 1, none=True)
+        for name in ("oscillation", "language"):
+            if not isinstance(getattr(self, name), bool):
+                raise SettingsError(f"{name} is {getattr(self, name)!r:.60}; allowed: True or False")
+
+    def fault(self, text: str, first: str, seen: Collection[str]) -> str | None:
+        """Why a revision is refused on sight, by the `first` response and the texts `seen` since (`comparable` ones).
+
+        Nothing is asked.
+        """
+        if self.oscillation and comparable(text) in seen:
+            return "oscillation: the text was there before"
+        length, original = len(text.strip()), len(first.strip())
+        if self.shortest is not None and length < self.shortest * original:
+            return f"length: {length:,} characters of {original:,}, less than {self.shortest:g} times as many"
+        if self.longest is not None and length > self.longest * original + SLACK:
+            return f"length: {length:,} characters instead of {original:,}, more than {self.longest:g} times as many"
+        if self.language and (how := changed(first, text)):
+            return f"language: {how}"
+        return None
+
+    async def loss(
+        self, before: Critique, after: Critique, model: RelationModel, ask: Ask, reject: Reject | None = None
+    ) -> Loss | None:
+        """Why a revision is refused for what it lost of the atoms that are supported `before`.
+
+        What the relation model gives no answer on is not known to be kept, nor to be lost.
+        """
+        atoms = supported(before)
+        if self.supported is None or not atoms:
+            return None
+        # Words before revising, "He was born in 1879", may be of somebody else by now: a model could tell.
+        originals = self.supported == "text"
+        there = {text for atom in after.case.atoms or () for text in _words_of(atom, originals)}
+        missing = [atom for atom in atoms if not _words_of(atom, originals) & there]
+        most = self.may_lose * len(atoms)
+        unknown: list[Atom] = []
+        if self.supported == "relation" and len(missing) > most:
+            found = await _related(missing, after.case.response or "", model, ask, reject)
+            unknown = [atom for atom in missing if found[atom.id].status.failed]
+            missing = [
+                atom for atom in missing if found[atom.id].type is not RelationType.ENTAILMENT and atom not in unknown
+            ]
+        all_of_them = counted(len(atoms), "supported statement")
+        if len(missing) > most:
+            why = f"supported: {len(missing)} of {all_of_them} lost, such as {shown(missing[0].text)}"
+            return Loss(why, known=True)
+        if len(missing) + len(unknown) > most:
+            seen = f"{len(unknown)} of {all_of_them}, such as {shown(unknown[0].text)}"
+            return Loss(f"supported: nobody can tell whether it keeps {seen}", known=False)
+        return None
+
+
+def comparable(text: str) -> str:
+    """What two responses have in common that are the same but for white space."""
+    return " ".join(text.split())
+
+
+def _words_of(atom: Atom, originals: bool) -> set[str]:
+    """What atoms that say the same are known by."""
+    return {same(atom.text), *([same(atom.original)] if originals and atom.original else [])}
+
+
+def supported(critique: Critique) -> list[Atom]:
+    """The atoms of a critique that are supported, merged duplicates once."""
+    labels = {atom["id"]: atom["label"] for atom in critique.row["atoms"] if "duplicate_of" not in atom}
+    return [atom for atom in critique.case.atoms or () if labels.get(atom.id) == Label.SUPPORTED]
+
+
+async def _related(
+    atoms: list[Atom], response: str, model: RelationModel, ask: Ask, reject: Reject | None
+) -> dict[str, Relation]:
+    """What a response says of each of some atoms, by their ids; asked in packs."""
+    pairs = [Pair("response", atom.id, response, atom.text) for atom in atoms]
+    questions = replace(model, style="packed", votes=0).questions(pairs)
+    found = [relation for question in questions for relation in await relate(question, ask, reject)]
+    return {relation.target: relation for relation in found}

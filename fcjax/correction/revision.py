@@ -1,0 +1,193 @@
+"""Revised responses out of a model: how a response is shown to be rewritten, and how a rewritten one is read.
+
+What cannot be a response (nothing, a refusal, the prompt or the feedback said back) is none: there is a reason instead.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.stages.answers import Ask, Reject, answers_to
+from fcjax.stages.parsing.refusals import declines
+
+ANSWER: Final = """\
+Answer with the response alone, complete, in this form, and with nothing before or after it:
+<revised>
+...
+</revised>"""
+"""What every template that asks for a rewritten response ends with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A rewritten response, or why there is none."""
+
+    text: str | None
+    why: str = ""
+
+
+def editable(text: str) -> str:
+    """A text to be rewritten, with its lines and all its signs but those that nobody sees and `<`, which is `&lt;`."""
+    lines = ("".join(sign for sign in line if _is_seen(sign)) for line in text.splitlines())
+    return "\n".join(lines).replace("<", "&lt;").strip("\n")
+
+
+def _is_seen(sign: str) -> bool:
+    return sign in "\t\u200c\u200d" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Cn")
+
+
+async def revision(
+    prompt: Prompt, response: str, ask: Ask, reject: Reject | None = None, *, statements: Collection[str] = ()
+) -> Revision:
+    """What a model makes of `response`, as `prompt` asks; `statements` are those that the prompt lists as feedback.
+
+    A reply that is no response is asked for once more, with the reason, then drawn afresh once.
+    """
+    faults: list[str] = []
+    known = {_bare(statement) for statement in statements}
+
+    def read(reply: Reply) -> dict[int, str]:
+        text = read_revision(reply.text, response, cut=reply.finish == "length")
+        fault = _fault(text, response, prompt, known, cut=reply.finish == "length")
+        if not text and _TAG.search(reply.text):
+            fault = "the answer repeats the prompt"
+        faults.append(fault)
+        return {} if fault else {0: text}
+
+    def request(missing: Sequence[int]) -> str:
+        return f"That cannot be used: {faults[-1]}. Do again what was asked.\n\n{ANSWER}"
+
+    asked = await answers_to(prompt, 1, read, request, ask, reject, what="response")
+    if asked.answers:
+        return Revision(asked.answers[0])
+    return Revision(None, f"unreadable: {faults[-1]}" if asked.why.startswith("unreadable: ") else asked.why)
+
+
+def read_revision(text: str, response: str, cut: bool = False) -> str:
+    """The rewritten `response` in an answer, without tags, fences and words about it; empty where there is none.
+
+    Without a closing tag, an answer that is `cut` off has none.
+    """
+    text = text.rpartition("</think>")[2]
+    pieces = _OPENING.split(text)
+    if len(pieces) > 1:
+        closed = [piece for piece in pieces[1:] if _CLOSING.search(piece)]
+        if closed or not cut:
+            text = _CLOSING.split((closed or pieces)[-1])[0]
+        else:
+            return ""
+    elif cut:
+        return ""
+    elif (match := _POSTSCRIPT.search(text)) and not _POSTSCRIPT.search(f"\n\n{response}"):
+        text = text[: match.start()]
+    text = _unfenced(text.strip())
+    if match := _PREAMBLE.match(text):
+        text = _unfenced(text[match.end() :].strip())
+    if "&lt;" not in response:
+        text = text.replace("&lt;", "<")
+    quotes = text[:1] + text[-1:]
+    if quotes in ('""', "“”", "«»") and len(text) > 2 and quotes != response[:1] + response[-1:]:
+        inner = text[1:-1].strip()
+        text = text if quotes[0] in inner or quotes[1] in inner else inner
+    return "" if text in ("...", "…") else text
+
+
+_OPENING: Final = re.compile(r"<\s*revised\s*>", re.IGNORECASE)
+_CLOSING: Final = re.compile(r"<\s*/\s*revised\s*>", re.IGNORECASE)
+_FENCE: Final = re.compile(r"\A(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*\Z", re.DOTALL)
+_ABOUT: Final = r"(?:revised|corrected|rewritten|updated|improved|final|new)"
+_THING: Final = r"(?:response|answer|version|text|output)"
+_PREAMBLE: Final = re.compile(
+    rf"\A(?:(?:sure|certainly|of course|okay|ok)[!,.:]\s*)?(?:[#*_\s]*(?:here(?:['’]s| is| are)\b[^\n:]{{0,120}}"
+    rf"\b(?:{_ABOUT}|{_THING})\b[^\n:]{{0,80}}|(?:the )?{_ABOUT}\s+{_THING})\s*[*_]*\s*:[*_]*|"
+    rf"#+\s*(?:the )?{_ABOUT}\s+{_THING}\s*\n)\s*",
+    re.IGNORECASE,
+)
+_POSTSCRIPT: Final = re.compile(
+    r"\n\s*\n[-–—*_#\s]*(?:\(?(?:i|we)(?:['’]ve| have)? (?:also )?(?:changed|corrected|removed|revised|rewrote|updated|"
+    r"replaced|fixed|adjusted)\b|(?:note|explanation|rationale|(?:summary of )?(?:the )?changes(?: made)?) ?[*_]*:)",
+    re.IGNORECASE,
+)
+"""What a model adds about its work, below a response that stands in no tags."""
+
+
+def _unfenced(text: str) -> str:
+    """The text within a fence that is all of it."""
+    match = _FENCE.match(text)
+    return match[2].strip() if match and match[1] not in match[2] else text
+
+
+# What is no response
+
+
+def _fault(text: str, response: str, prompt: Prompt, statements: Collection[str], cut: bool) -> str:
+    """Why a text is no response; empty where it may be one."""
+    if cut and not text:
+        return "the answer was cut off before its end"
+    if not any(sign.isalnum() for sign in text):
+        return "the answer is empty"
+    if is_refusal(text) and not is_refusal(response):
+        return "the answer is a refusal"
+    asked = {_bare(line) for line in _MATERIAL.sub("", prompt.messages[-1][1]).splitlines() if len(line) >= _TELLING}
+    lines = [_bare(line) for line in text.splitlines() if any(sign.isalnum() for sign in line)]
+    own = _lines(response)
+    echoed = sum(line in asked for line in lines if line not in own)
+    if echoed > len(lines) / 2 or (_TAG.search(text) and not _TAG.search(response)):
+        return "the answer repeats the prompt"
+    if any(_SCAFFOLD.search(line) and line not in own for line in lines) or (
+        set(lines) <= set(statements) and not set(lines) <= own
+    ):
+        return "the answer repeats the feedback"
+    if _VERDICT.match(text) and not _VERDICT.match(response):
+        return "the answer is about the response, and is none"
+    return ""
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text says no more than that its author will not, or cannot, do what was asked."""
+    if declines(text):
+        return True
+    return len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.match(text) or _WILL_NOT.match(text))
+
+
+_LONGEST_REFUSAL: Final = 600
+_REFUSAL: Final = re.compile(
+    r"\W*(?:(?:i['’]m|i am) (?:really |very |so )?sorry\b|sorry,|i apologi[sz]e|as an ai\b|(?:es )?tut mir leid\b|"
+    r"ich kann (?:ihnen |dir )?(?:dabei |das )?(?:leider )?nicht|(?:je suis )?désolée?\b|je ne peux pas\b|lo siento\b|"
+    r"no puedo\b|mi dispiace\b|non posso\b|desculpe\b|não posso\b|извините|抱歉|对不起|很抱歉|申し訳|すみません|죄송)",
+    re.IGNORECASE,
+)
+_WILL_NOT: Final = re.compile(
+    r"\W*(?:unfortunately,? |sadly,? )?i(?:['’]m| am)? (?:can(?:not| not|['’]t)|could(?: not|n['’]t)|won['’]t|will not|"
+    r"(?:un|not )able to|(?:don['’]t|do not) feel comfortable|not comfortable|decline to|refuse to) (?:\w+ ){0,2}"
+    r"(?:revis|rewrit|rephras|correct|edit|chang|modif|improv|fix)\w*\b",
+    re.IGNORECASE,
+)
+
+_TELLING: Final = 30  # characters of a line that nobody writes by chance
+_TAG: Final = re.compile(r"</?\s*(?:question|response|false_statements|unverified_statements|passages)\s*>", re.I)
+_MATERIAL: Final = re.compile(r"^<(\w+)>\n.*?\n</\1>$", re.DOTALL | re.MULTILINE)
+_SCAFFOLD: Final = re.compile(
+    r"^(?:probability of being true|contradicted by|entailed by|(?:false|unverified|refuted) statements)\b\s*:"
+)
+_VERDICT: Final = re.compile(
+    r"\W*(?:the (?:(?:original |given |above )?(?:response|text)|(?:original|given|above) answer|"
+    r"answer (?:contains|has|includes))\b|statement \d+\b|there (?:is|are)\b(?=[^.\n]*\b(?:response|answer|text)\b))"
+    r"[^.\n]{0,80}\b(?:false|incorrect|inaccurate|unverified|not supported|errors?|mistakes?)\b",
+    re.IGNORECASE,
+)
+_MARK: Final = re.compile(r"\A[\s>#*•\-–—]*(?:\(?\d{1,3}[.):]\s*)?|[\s.:;*_]+\Z")
+
+
+def _bare(line: str) -> str:
+    """A line without its number, bullet and end, in small letters and one space between words."""
+    return " ".join(_MARK.sub("", line).casefold().replace("&lt;", "<").split())
+
+
+def _lines(text: str) -> set[str]:
+    return {_bare(line) for line in text.splitlines()}

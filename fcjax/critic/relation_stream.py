@@ -1,0 +1,233 @@
+"""Relations for a file of cases, asked of a model: many cases at once, in order, in bounded memory.
+
+A few workers, as many as the client has room for, pull questions from case after case, so a case that ends in a handful
+of slow questions keeps nobody waiting. What was answered is in the client's store, and that is all there is to going
+on after a stop: the same command asks the store first, and the endpoint for what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, get_args
+
+from fcjax.core.checks import check_choice, check_number
+from fcjax.core.errors import Fault, InputError, SettingsError
+from fcjax.core.records import Case, Relation, Status
+from fcjax.critic.asker import Asker
+from fcjax.graph.selection import Version
+from fcjax.io.client import Client
+from fcjax.io.window import Window, each
+from fcjax.stages.relate import Agenda, Question, RelationModel, relate
+from fcjax.stages.screen import Screen
+from fcjax.stages.traces import related, with_related
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationConfig:
+    """What to ask about a case, and how: the graph version that the relations are for (SPEC 2), the relation model, and
+    the score below which a pair is not worth asking about (see `Screen`; None asks about all).
+
+    Raises `SettingsError`.
+    """
+
+    version: Version = "FR2"
+    model: RelationModel = field(default_factory=RelationModel)
+    screen: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("version", self.version, get_args(Version))
+        check_number("screen", self.screen, 0, 1, none=True)
+
+
+@dataclass(slots=True)
+class RelationCounts:
+    """What relating came to, so far."""
+
+    cases: Counter[str] = field(default_factory=Counter)  # finished, by status
+    pairs: int = 0  # that were asked about
+    types: Counter[str] = field(default_factory=Counter)  # of these, the answered ones by type
+    methods: Counter[str] = field(default_factory=Counter)  # and by where their probabilities come from
+    failed: Counter[str] = field(default_factory=Counter)  # the others, by the kind of failure
+    given: int = 0  # relations that the input has
+    screened: int = 0  # pairs left out as unrelated
+    skipped: Counter[str] = field(default_factory=Counter)  # atoms and contexts that cannot be asked about, by reason
+
+    @property
+    def n_failed(self) -> int:
+        """Pairs that were asked about in vain."""
+        return self.failed.total()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tally as JSON."""
+        return {
+            "n_cases": self.cases.total(),
+            "statuses": dict(self.cases),
+            "n_pairs": self.pairs,
+            "types": dict(self.types),
+            "methods": dict(self.methods),
+            "n_failed": self.n_failed,
+            "failed": dict(self.failed),
+            "n_given": self.given,
+            "n_screened": self.screened,
+            "skipped": dict(self.skipped),
+        }
+
+
+class _Job(NamedTuple):
+    """One question of a case, or None for a case that has none; `last` where no other follows."""
+
+    case: _Open
+    place: int
+    question: Question | None
+    last: bool
+
+
+class _Open:
+    """A case that is being asked about."""
+
+    def __init__(self, case: Case, how: RelationConfig, wanted: bool = True):
+        self.case, self._how = case, how
+        self._agenda: Agenda | None = None
+        self._screen: Screen | None = None
+        self._found: dict[int, list[Relation]] = {}
+        self._expected: int | None = None  # jobs; None until the last one is known
+        if wanted and is_ready(case):
+            try:
+                self._agenda = Agenda.of(case, how.version)
+            except InputError as error:
+                self.case = unusable(case, *error.faults)
+
+    def questions(self) -> Iterator[Question]:
+        """What is to be asked."""
+        if self._agenda is None:
+            return iter(())
+        pairs = self._agenda.pairs()
+        if self._how.screen is not None:
+            self._screen = Screen(self._agenda, self._how.screen)
+            pairs = self._screen.passed(pairs)
+        return self._how.model.questions(pairs)
+
+    def jobs(self) -> Iterator[_Job]:
+        questions, place = self.questions(), 0
+        question = next(questions, None)
+        while (following := next(questions, None)) is not None:
+            yield _Job(self, place, question, last=False)
+            question, place = following, place + 1
+        yield _Job(self, place, question, last=True)
+
+    def take(self, job: _Job, relations: list[Relation]) -> None:
+        self._found[job.place] = relations
+        if job.last:
+            self._expected = job.place + 1
+
+    @property
+    def done(self) -> bool:
+        return len(self._found) == self._expected
+
+    @property
+    def left_out(self) -> int:
+        """Pairs left out by screening, so far."""
+        return self._screen.left_out if self._screen else 0
+
+    def finished(self, name: str, tally: RelationCounts) -> Case:
+        """The case with its relations in the order of the questions, and under `relate` what was done for them."""
+        agenda, case = self._agenda, self.case
+        if agenda is not None:
+            relations = [relation for _, part in sorted(self._found.items()) for relation in part]
+            failed = [relation for relation in relations if relation.status.failed]
+            answered = [relation for relation in relations if not relation.status.failed]
+            tally.pairs += len(relations)
+            tally.types.update(str(relation.type) for relation in answered)
+            tally.methods.update(str(relation.method) for relation in answered)
+            tally.failed.update(relation.extra["reason"].partition(":")[0] for relation in failed)
+            tally.given += len(case.relations or ())
+            tally.screened += self.left_out
+            tally.skipped.update(agenda.skipped.values())
+            done = {
+                "model": name,
+                "version": self._how.version,
+                "style": self._how.model.style,
+                "asked": len(relations),
+                "failed": len(failed),
+                **({} if self._screen is None else {"screened": self.left_out}),
+                **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
+            }
+            case = agenda.answered(relations)
+            if relations or related(case) is None:  # else the record is of the run that did ask
+                case = replace(case, extra=with_related(case, done))
+        tally.cases[str(case.status)] += 1
+        return case
+
+
+def unusable(case: Case, *faults: Fault) -> Case:
+    """The case with the status `invalid_input` and the reason for it."""
+    reason = "; ".join(str(replace(fault, file=None, case=None)) for fault in faults)
+    return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": reason})
+
+
+def questions(case: Case, how: RelationConfig) -> Iterator[Question]:
+    """What is to be asked about a case, one at a time; nothing where it lacks atoms or contexts, or has failed."""
+    return _Open(case, how).questions()
+
+
+async def relate_cases(
+    cases: Iterable[Case] | AsyncIterable[Case],
+    client: Client | Asker,
+    how: RelationConfig,
+    *,
+    window: int = 256,
+    tally: RelationCounts | None = None,
+    progress: Callable[[int], None] | None = None,
+    wanted: Callable[[Case], bool] | None = None,
+) -> AsyncGenerator[Case, None]:
+    """The cases with their relations, in order.
+
+    At most `window` questions are being asked and at most `window` cases are open at once; prompts are made when their
+    turn comes. A case that lacks atoms or contexts, has failed before, or is not `wanted`, comes through as it is.
+    `progress` is told how many more pairs are done, as they are.
+
+    Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint answers no prompt at all,
+    in both cases after the questions that were being asked have come to their end: their replies are paid for. With
+    few prompts it is only known at the end that nobody was there.
+    """
+    tally = tally or RelationCounts()
+    asker = client if isinstance(client, Asker) else Asker(client)
+    room = asyncio.Semaphore(window)
+    opened: deque[_Open] = deque()
+
+    async def jobs() -> AsyncIterator[_Job]:
+        async for case in each(cases):
+            await room.acquire()
+            opened.append(_Open(case, how, wanted is None or wanted(case)))
+            for job in opened[-1].jobs():
+                if asker.end:
+                    return
+                yield job
+
+    async def work(job: _Job) -> list[Relation]:
+        return [] if job.question is None else await relate(job.question, asker.ask, asker.reject)
+
+    answers = Window(jobs(), work, window)
+    try:
+        async for job, relations in answers:
+            job.case.take(job, relations)
+            if progress:
+                progress(len(relations) + (job.case.left_out if job.last else 0))
+            while opened and opened[0].done:
+                case = opened.popleft()
+                if not asker.end:
+                    yield case.finished(asker.client.model, tally)
+                room.release()
+    finally:
+        await answers.close()
+    if asker.end:
+        raise asker.end
+    if why := asker.client.unreached:
+        raise SettingsError(why)
+
+
+def is_ready(case: Case) -> bool:
+    return not case.status.failed and case.atoms is not None and case.contexts is not None

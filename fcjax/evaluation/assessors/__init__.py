@@ -1,0 +1,23 @@
+"""Other ways to assess a response, for comparison with the critic: a model's verdict on each atom.
+
+All use the same critic's client, source and stages, so that they differ in their method alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fcjax.core.checks import check_choice
+from fcjax.evaluation.assessors.assessor import Assessor
+from fcjax.evaluation.assessors.factscore import FactScore
+from fcjax.evaluation.assessors.factverify import FactVerify
+from fcjax.evaluation.assessors.veriscore import VeriScore
+
+ASSESSORS: Final[dict[str, type[Assessor]]] = {one.name: one for one in (FactScore, VeriScore, FactVerify)}
+"""Assessors by their names."""
+
+
+def assessor_of(name: str) -> type[Assessor]:
+    """The assessor of a name. Raises `SettingsError` for an unknown one."""
+    check_choice("assessor", name, ASSESSORS)
+    return ASSESSORS[name]

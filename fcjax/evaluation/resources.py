@@ -1,0 +1,255 @@
+"""What a plan is carried out with: clients, sources of evidence, critics and methods, and what all of that may cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from fcjax.core.errors import FcjaxError, SettingsError
+from fcjax.core.passages import Found, Retriever
+from fcjax.core.prompts import Failure
+from fcjax.correction.baselines import METHODS
+from fcjax.correction.method import Method
+from fcjax.critic.asker import Asker
+from fcjax.critic.critic import Critic
+from fcjax.critic.ordered import in_order
+from fcjax.evaluation.config import Cell, CorrectorConfig, DataSet, ModelConfig, Plan
+from fcjax.io.client import Client
+from fcjax.io.endpoint import OPENAI, Endpoint
+from fcjax.io.http import Timeouts, Transport
+from fcjax.io.pacing import Budget
+from fcjax.io.providers import LitellmTransport, Price, price
+from fcjax.io.retrievers.cached import Cached
+from fcjax.io.retrievers.local import LocalCorpus
+from fcjax.io.store import Store
+from fcjax.scoring.rows import Row
+
+Item = TypeVar("Item")
+Work = Callable[[Asker, Item], Awaitable[Row]]
+
+_OPEN_CASES: Final = 16
+
+
+@dataclass(slots=True)
+class RunBudget:
+    """What all steps of a run may spend together, None being no limit, and what they have done."""
+
+    prompts: int | None = None
+    tokens: int | None = None
+    dollars: float | None = None
+    sent: int = 0
+    answered: int = 0
+    hits: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = 0.0  # US dollars; None where a price is unknown
+    failed: Counter[str] = field(default_factory=Counter)
+    _spent: tuple[int, int, float] = (0, 0, 0.0)
+
+    def budget(self) -> Budget:
+        """What is left, for the next step."""
+        prompts, tokens, dollars = self._spent
+        return Budget(
+            prompts=None if self.prompts is None else max(self.prompts - prompts, 0),
+            tokens=None if self.tokens is None else max(self.tokens - tokens, 0),
+            dollars=None if self.dollars is None else max(self.dollars - dollars, 0.0),
+        )
+
+    def settle(self, budget: Budget, clients: Iterable[Client]) -> None:
+        """A step is over."""
+        spent, (prompts, tokens, dollars) = budget.spent, self._spent
+        self._spent = prompts + spent.prompts, tokens + spent.tokens, dollars + spent.dollars
+        for client in clients:
+            stats = client.stats
+            self.sent += stats.sent
+            self.answered += stats.answered
+            self.hits += stats.cache_hits
+            self.prompt_tokens += stats.prompt_tokens
+            self.completion_tokens += stats.completion_tokens
+            self.failed.update(stats.failed)
+            if stats.asked:
+                self.cost = None if self.cost is None or stats.cost is None else self.cost + stats.cost
+
+
+class Resources:
+    """Makes what the steps of a plan work with. Clients belong to one step, which ends with `settle`.
+
+    Replies and searches are kept in the plan's store, or in `store`. Use it in a `with` block.
+    """
+
+    def __init__(self, plan: Plan, store: Path, *, replay: bool = False, purse: RunBudget):
+        self.purse = purse
+        self._plan, self._replay = plan, replay
+        self._opened = ExitStack()
+        self.store = plan.store or store  # where the replies are
+        self._store = self._opened.enter_context(Store.open(self.store, readonly=replay))
+        self._corpora: dict[Path, LocalCorpus] = {}
+        self._endpoints: dict[str, Endpoint | Transport] = {}
+        self._clients: dict[str, Client] = {}
+        self._budget: Budget | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for corpus in self._corpora.values():
+            asyncio.run(corpus.close())
+        self._opened.close()
+
+    def client(self, name: str) -> Client:
+        """The client of a model of the plan, the same one within a step."""
+        if name not in self._clients:
+            self._budget = self._budget or self.purse.budget()
+            given, where = self._plan.models[name], self._where(name)
+            timeouts = Timeouts(read=given.timeout, total=given.timeout) if given.timeout else None
+            try:
+                self._clients[name] = Client(
+                    where,
+                    store=self._store,
+                    replay=self._replay,
+                    concurrency=given.concurrency,
+                    budget=self._budget,
+                    price=_price(given, where),
+                    timeouts=timeouts,
+                )
+            except SettingsError as error:
+                raise SettingsError(f"{self._plan.path}: the model {name}: {error}") from error
+        return self._clients[name]
+
+    def settle(self) -> None:
+        """The step is over: its clients are closed, and its spending is counted."""
+        if self._budget is not None:
+            self.purse.settle(self._budget, self._clients.values())
+        self._clients, self._budget = {}, None
+
+    def critic(self, model: str, data: str) -> Critic:
+        """The critic that asks a model about a data set."""
+        how, source = self._plan.critic, self._plan.data[data]
+        return Critic(
+            self.client(model),
+            retrieve=self._retriever(source),
+            relate=how.relating.model,
+            settings=how.settings,
+            pipeline=how.pipeline(source),
+            screen=how.relating.screen,
+        )
+
+    def method(self, cell: Cell) -> Method:
+        """The method of a cell."""
+        given: CorrectorConfig = self._plan.correctors[cell.corrector]
+        critic = self.critic(cell.critic, cell.data)
+        writer = None if cell.model == cell.critic else self.client(cell.model)
+        try:
+            arguments: Any = {**given.arguments, "client": writer, "open_cases": _OPEN_CASES}
+            return METHODS[given.method](critic, **arguments)
+        except SettingsError as error:
+            raise SettingsError(f"{self._plan.path}: the corrector {given.name}: {error}") from error
+
+    def rows(self, owner: Critic | Client, items: Iterable[Item], work: Work[Item]) -> Iterator[Row]:
+        """What `work` makes of each item, in order, with a bounded number under way; `owner` is closed in the end.
+
+        Raises `BudgetError` and `SettingsError` where the run is at its end.
+        """
+        stream = self._stream(owner, items, work)
+        with asyncio.Runner() as runner:
+            try:
+                while (row := runner.run(_next(stream))) is not None:
+                    yield row
+            finally:
+                runner.run(stream.aclose())
+
+    async def _stream(
+        self, owner: Critic | Client, items: Iterable[Item], work: Work[Item]
+    ) -> AsyncGenerator[Row, None]:
+        async with AsyncExitStack() as opened:
+            client = owner.client if isinstance(owner, Critic) else owner
+            assert client is not None
+            await opened.enter_async_context(client)
+            if isinstance(owner, Critic) and owner.retriever:
+                opened.push_async_callback(owner.retriever.close)
+            asker = Asker(client)
+
+            async def made(_: int, item: Item) -> Row:
+                return await work(asker, item)
+
+            def end() -> FcjaxError | None:
+                return asker.end
+
+            async for row in in_order(items, made, _OPEN_CASES, end):
+                yield row
+
+    def _where(self, name: str) -> Endpoint | Transport:
+        if name not in self._endpoints:
+            self._endpoints[name] = _endpoint(self._plan.models[name], f"{self._plan.path}: the model {name}")
+        return self._endpoints[name]
+
+    def _retriever(self, data: DataSet) -> Retriever | None:
+        """Where evidence for a data set is looked for; a corpus is opened once for all steps."""
+        match data.retriever:
+            case "local":
+                assert data.corpus is not None
+                if data.corpus not in self._corpora:
+                    self._corpora[data.corpus] = LocalCorpus.open(data.corpus)
+                return Cached(_Lent(self._corpora[data.corpus]), None)
+            case "serper":
+                from fcjax.io.retrievers.pages import PageReader
+                from fcjax.io.retrievers.serper import Serper
+
+                return Cached(Serper(pages=PageReader(), replay=self._replay), self._store, replay=self._replay)
+            case "wikipedia":
+                from fcjax.io.retrievers.wikipedia import Wikipedia
+
+                return Cached(Wikipedia(), self._store, replay=self._replay)
+        return None
+
+
+class _Lent:
+    """A retriever that whoever has it may close; it stays its owner's."""
+
+    def __init__(self, source: Retriever):
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    async def search(self, query: str, k: int) -> Found | Failure:
+        return await self._source.search(query, k)
+
+    async def close(self) -> None:
+        pass
+
+
+def _endpoint(given: ModelConfig, place: str) -> Endpoint | Transport:
+    try:
+        key = None
+        if given.api_key_env is not None and not (key := os.environ.get(given.api_key_env)):
+            raise SettingsError(f"api_key_env names {given.api_key_env}, which is not set; set it, or name another one")
+        if given.litellm:
+            return LitellmTransport(
+                given.model, api_key=key, api_base=given.base_url, timeout=given.timeout or Timeouts().total
+            )
+        found = Endpoint.from_env(given.base_url, given.model)
+        return Endpoint(found.url, found.model, key or found.key, given.options)
+    except SettingsError as error:
+        raise SettingsError(f"{place}: {error}") from error
+
+
+def _price(given: ModelConfig, where: Endpoint | Transport) -> Price | None:
+    """The price in the plan, else the listed one; a model of the same name on one's own server costs something else."""
+    if given.price is not None:
+        return Price(given.price[0] / 1e6, given.price[1] / 1e6)
+    return price(given.model) if given.litellm or where.name == OPENAI else None
+
+
+async def _next(stream: AsyncGenerator[Row, None]) -> Row | None:
+    return await anext(stream, None)

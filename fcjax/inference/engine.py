@@ -1,0 +1,397 @@
+"""Graphs in, posteriors out: the only caller of the kernels (SPEC 4 and 8)."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple, get_args
+
+import numpy as np
+
+from fcjax.core.checks import check_choice, check_number
+from fcjax.core.errors import FcjaxError, SettingsError
+from fcjax.core.limits import I_BOUND, Backend, Effort, Limits, Method, workers
+from fcjax.core.records import EPS, Status
+from fcjax.graph.batch import GraphBatch
+from fcjax.graph.conflict import describe_conflict, satisfiable
+from fcjax.graph.fact_graph import FactGraph
+from fcjax.inference.conditioning import condition, interval
+from fcjax.inference.posterior import Posteriors, Solution
+from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log
+
+Evidence = Mapping[str, bool]
+
+CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
+FEWEST = 100  # rows that a search has, at least, before elimination takes over
+PER_ROW = 1e4  # table entries of an elimination that cost what a row of a search does
+HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
+OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
+NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
+
+
+def infer(
+    graphs: Sequence[FactGraph | FcjaxError],
+    effort: Effort = "tight",
+    evidence: Evidence | Sequence[Evidence | None] | None = None,
+    limits: Limits | None = None,
+    *,
+    method: Method | None = None,
+    i_bound: int = I_BOUND,
+    pairs: bool = False,
+    backend: Backend | None = None,
+    timings: dict[str, float] | None = None,
+) -> Posteriors:
+    """The posterior of every variable of every graph, one row a graph, in order.
+
+    A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
+    input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
+    Method `wmb` is for comparison with FactReasoner: weighted mini-buckets over `i_bound` + 1 variables in place of all
+    else. Its log Z is an upper bound, and its posteriors promise nothing: every interval is [0, 1] (SPEC 4).
+    `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to what is
+    exact: a graph too wide for elimination is not searched, its status is `too_wide`.
+    `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
+    where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
+    workers. Raises `SettingsError` for arguments that make no sense.
+    """
+    check_choice("effort", effort, get_args(Effort))
+    check_choice("backend", backend, get_args(Backend), none=True)
+    check_choice("method", method, get_args(Method), none=True)
+    check_number("i_bound", i_bound, 1, 20, whole=True)
+    if method == "wmb" and pairs:
+        raise SettingsError("pairs are asked for with method 'wmb'; allowed: with exact inference, so leave one out")
+    if isinstance(graphs, FactGraph | str) or not isinstance(graphs, Sequence):
+        raise SettingsError(f"graphs is a single {type(graphs).__name__}; allowed: a list of graphs")
+    if not isinstance(limits, Limits | None):
+        raise SettingsError(f"limits is {limits!r:.60}; allowed: Limits(...) or None")
+    limits = limits or Limits()
+    observed = _observed(graphs, evidence)
+    readable: list[FactGraph] = [graph if isinstance(graph, FactGraph) else NO_GRAPH for graph in graphs]
+    backend = backend or default_backend()
+    chunk = max(1, min(CHUNK[backend], -(-len(graphs) // (4 * workers()))))
+    solutions: list[Solution] = []
+    waiting: deque[Future[Solution]] = deque()
+    for start in range(0, len(graphs), chunk):
+        part = slice(start, start + chunk)
+        rows = (readable[part], graphs[part], observed and observed[part])
+        job = (*rows, effort, limits, i_bound if method == "wmb" else None, pairs, backend, timings)
+        if len(graphs) <= chunk:
+            solutions.append(_solve(*job))
+        else:
+            waiting.append(_pool().submit(_solve, *job))
+    solutions += [future.result() for future in waiting]
+    return Posteriors(readable, solutions)
+
+
+def _observed(
+    graphs: Sequence[FactGraph | FcjaxError], evidence: Evidence | Sequence[Evidence | None] | None
+) -> Sequence[Evidence | None] | None:
+    if evidence is None:
+        return None
+    if isinstance(evidence, Mapping):
+        return [evidence] * len(graphs)
+    if isinstance(evidence, str) or not isinstance(evidence, Sequence):
+        raise SettingsError(f"evidence is {evidence!r:.60}; allowed: one mapping, or a list of one a graph")
+    if len(evidence) != len(graphs):
+        raise SettingsError(f"evidence has {len(evidence)} rows; allowed: one mapping, or one a graph ({len(graphs)})")
+    return evidence
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers(), thread_name_prefix="fcjax")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+
+
+class _Clock:
+    """Adds the time since the last mark to a stage."""
+
+    def __init__(self, timings: dict[str, float] | None):
+        self.timings = timings
+        self.last = perf_counter()
+
+    def mark(self, stage: str) -> None:
+        now = perf_counter()
+        if self.timings is not None:
+            self.timings[stage] = self.timings.get(stage, 0.0) + now - self.last
+        self.last = now
+
+
+def _solve(
+    graphs: Sequence[FactGraph],
+    given: Sequence[FactGraph | FcjaxError],
+    evidence: Sequence[Evidence | None] | None,
+    effort: Effort,
+    limits: Limits,
+    i_bound: int | None,
+    pairs: bool,
+    backend: Backend,
+    timings: dict[str, float] | None,
+) -> Solution:
+    """The posteriors of one chunk of graphs."""
+    clock = _Clock(timings)
+    invalid = {g: _unreadable(row) for g, row in enumerate(given) if not isinstance(row, FactGraph)}
+    if evidence is not None:
+        graphs, evidence = _check_evidence(graphs, evidence, invalid)
+    table = GraphBatch.from_graphs(graphs, evidence)
+    observed = [row or {} for row in evidence] if evidence is not None else [{}] * len(table)
+    clock.mark("table")
+    reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
+    clock.mark("reduce")
+    if i_bound is not None:
+        bounded = _bound(graphs, observed, table, reduced, i_bound, limits)
+        for g, reason in invalid.items():
+            _fail(bounded, g, Status.INVALID_INPUT, reason)
+        clock.mark("bound")
+        return bounded
+    widest = limits.affordable if pairs else limits.width(effort)
+    everyone = np.ones(len(table), bool)
+    steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest, everyone)
+    clock.mark("plan")
+    exact = (steps.width <= widest) & (steps.cost <= limits.entries())
+    p, joint = np.empty(table.node_ptr[-1]), np.empty((len(reduced.tail), 4))
+    solution = Solution(
+        node_ptr=table.node_ptr.tolist(),
+        p=p,
+        lower=None if exact.all() else p.copy(),
+        upper=None if exact.all() else p.copy(),
+        log_z=np.zeros(len(table)),
+        width=np.maximum(steps.width, reduced.width),
+        status=[Status.OK] * len(table),
+        method=["exact"] * len(table),
+        reason=dict(invalid),
+        gap=np.zeros(len(table)),
+        rows=(np.diff(steps.step_ptr) > 0).astype(np.int64),
+        cutset=np.zeros(len(table), np.int32),
+    )
+    chunk = _Chunk(graphs, observed, table, reduced, joint, solution)
+    _eliminate(chunk, steps, exact, backend, pairs, clock)
+    unproved = np.zeros(len(table), bool)
+    for g in np.flatnonzero(~exact).tolist():
+        if not satisfiable(graphs[g], observed[g]):
+            _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
+        elif pairs:
+            seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
+            _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
+        else:
+            unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g])
+    clock.mark("condition")
+    if unproved.any() and limits.falls_back(effort):
+        steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.affordable, unproved)
+        clock.mark("plan")
+        exact = unproved & (steps.width <= limits.affordable) & (steps.cost <= limits.entries())
+        _eliminate(chunk, steps, exact, backend, pairs, clock)
+    if pairs:
+        solution = replace(
+            solution,
+            factor_ptr=table.factor_ptr.tolist(),
+            pairs=layout.pairs_by_factor(
+                table.node_ptr, table.factor_ptr, table.ends, reduced, np.flatnonzero(solution.log_z > -np.inf), joint
+            ),
+        )
+    for g, reason in invalid.items():
+        _fail(solution, g, Status.INVALID_INPUT, reason)
+    return solution
+
+
+class _Chunk(NamedTuple):
+    """What one worker has at hand."""
+
+    graphs: Sequence[FactGraph]
+    observed: Sequence[Evidence]
+    table: GraphBatch
+    reduced: reduce.Reduced
+    joint: np.ndarray  # [E + V, 4] float64: joint posteriors by edge
+    solution: Solution
+
+
+def _eliminate(
+    chunk: _Chunk, steps: plan.Steps, exact: np.ndarray, backend: Backend, pairs: bool, clock: _Clock
+) -> None:
+    """Fill the rows `exact [G]` by elimination along `steps`."""
+    graphs, observed, table, reduced, joint, solution = chunk
+    weights = layout.weigh(steps, table.node_ptr, reduced)
+    if pairs:
+        weights.wanted[:] = True
+    clock.mark("pack")
+    log_z, by_step, by_arc, held = _sweep(backend, steps, weights, exact)
+    inconsistent = np.zeros(len(table), bool)
+    for g in np.flatnonzero(~held).tolist():
+        inconsistent[g] = not satisfiable(graphs[g], observed[g])
+    log_z[inconsistent] = -np.inf
+    if not (held | inconsistent).all():
+        sweep_log.sweep(steps, weights, weights.wanted, ~held & ~inconsistent, log_z, by_step, by_arc)
+    clock.mark("sweep")
+    rows = np.flatnonzero(exact)
+    layout.carry_back(steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint)
+    reduce.restore(table.node_ptr, reduced, rows, solution.p, joint)
+    solution.log_z[rows] = log_z[rows] + reduced.log_z[rows]
+    for g in rows[solution.gap[rows] != 0].tolist():  # searched in vain before
+        solution.method[g], solution.status[g] = "exact", Status.OK
+        solution.gap[g], solution.cutset[g] = 0.0, 0
+        solution.width[g] = max(steps.width[g], reduced.width[g])
+        solution.rows[g] += 1
+        solution.reason.pop(g, None)
+    if solution.lower is not None and solution.upper is not None:
+        for g in rows.tolist():
+            mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
+            solution.lower[mine] = solution.upper[mine] = solution.p[mine]
+    for g in rows[np.isnan(solution.log_z[rows]) | (solution.log_z[rows] == np.inf)].tolist():
+        _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
+    for g in rows[solution.log_z[rows] == -np.inf].tolist():
+        _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
+    clock.mark("back")
+
+
+def _bound(
+    graphs: Sequence[FactGraph],
+    observed: Sequence[Evidence],
+    table: GraphBatch,
+    reduced: reduce.Reduced,
+    i_bound: int,
+    limits: Limits,
+) -> Solution:
+    """Upper bounds and beliefs of one chunk of graphs by weighted mini-buckets."""
+    log_z, width, passes, zero, p, joint = minibucket.sweep(
+        table.node_ptr, table.factor_ptr, reduced, i_bound, minibucket.PASSES, limits.entries()
+    )
+    reduce.restore(table.node_ptr, reduced, np.flatnonzero(np.isfinite(log_z)), p, joint)
+    solution = Solution(
+        node_ptr=table.node_ptr.tolist(),
+        p=p,
+        lower=np.zeros_like(p),
+        upper=np.ones_like(p),
+        log_z=log_z + reduced.log_z,
+        width=np.maximum(width, reduced.width),
+        status=[Status.OK] * len(table),
+        method=["wmb"] * len(table),
+        reason={},
+        gap=np.full(len(table), np.nan),
+        rows=passes,
+        cutset=np.zeros(len(table), np.int32),
+    )
+    for g in range(len(table)):
+        if solution.log_z[g] == -np.inf or (zero[g] and not satisfiable(graphs[g], observed[g])):
+            _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
+        elif log_z[g] == np.inf and not passes[g]:
+            _fail(
+                solution,
+                g,
+                Status.TOO_WIDE,
+                f"mini-buckets of {i_bound + 1} variables take over {limits.entries() * 8 / 2**20:.0f} MiB of tables "
+                f"(memory); raise it, or lower `i_bound`",
+            )
+        elif not np.isfinite(solution.log_z[g]):
+            _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
+    return solution
+
+
+def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: float) -> bool:
+    """Fill row g of a wide graph; returns whether what `effort` asks for was found.
+
+    Where elimination could still be afforded, at `cost` table entries, the search takes its place: it comes as close to
+    the truth, and ends before it costs more.
+    """
+    table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
+    assert solution.lower is not None
+    assert solution.upper is not None
+    tail = limits.tail
+    if limits.falls_back(effort):
+        if effort == "tight" and solution.width[g] <= limits.affordable + plan.GAIN:
+            tail = min(tail, EPS / 10)
+        if solution.width[g] <= limits.affordable:
+            limits = replace(limits, rows=int(min(limits.rows, max(FEWEST, cost / PER_ROW))))
+    found = condition(g, table, reduced, effort, limits, tail, solution.p, joint)
+    mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
+    solution.rows[g], solution.cutset[g] = found.rows, found.cutset
+    solution.log_z[g] = found.log_z + reduced.log_z[g]
+    solution.gap[g] = found.excess if effort != "fast" else np.nan
+    solution.method[g] = "conditioned"
+    solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
+    lost = not (np.isfinite(found.log_z) and np.isfinite(solution.p[mine]).all())
+    if lost or (effort != "fast" and found.excess > HOPELESS):
+        _fail(
+            solution,
+            g,
+            Status.TOO_WIDE,
+            f"induced width {solution.width[g]}, over {limits.width(effort)} (exact_width), and a gap of "
+            f"{found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}; raise `rows`, `seconds`, "
+            f"`cutset_width`, or `exact_width` with `memory`",
+        )
+    elif effort == "fast":
+        solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
+    elif effort == "tight" and found.excess > limits.tail:
+        solution.reason[g] = f"the proof stopped at a gap of {found.excess:.2g} after {found.rows} rows"
+    return found.excess <= tail or (effort == "label" and search.all_certain(solution.p[mine], found.excess))
+
+
+def _sweep(
+    backend: Backend, steps: plan.Steps, weights: layout.Weights, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    if backend == "cpu":
+        return sweep_cpu.sweep(steps, weights, weights.wanted, chosen)
+    from fcjax.kernels import sweep_xla  # loads jax
+
+    return sweep_xla.sweep_planned(steps, weights, chosen)
+
+
+@cache
+def default_backend() -> Backend:
+    """`xla` where JAX finds an accelerator, else `cpu`."""
+    if not (find_spec("jax_plugins") or find_spec("libtpu")):
+        return "cpu"  # without loading jax, which takes a second
+    import jax
+
+    return "cpu" if jax.default_backend() == "cpu" else "xla"
+
+
+def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
+    """Keep JAX's compiled programs on disk, by default in the user's cache folder; for command lines."""
+    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or Path.home() / ".cache" / "fcjax" / "jax"
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(chosen)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def _unreadable(row: object) -> str:
+    if isinstance(row, FcjaxError):
+        return str(row)
+    return f"the row is a {type(row).__name__}; allowed: a FactGraph (FactGraph.from_dict, from_case, from_model)"
+
+
+def _check_evidence(
+    graphs: Sequence[FactGraph], evidence: Sequence[Evidence | None], invalid: dict[int, str]
+) -> tuple[list[FactGraph], list[Evidence | None]]:
+    """Graphs and evidence, with rows whose evidence names an unknown variable made empty and noted as invalid."""
+    checked, kept = list(graphs), list(evidence)
+    for g, row in enumerate(evidence):
+        graph = graphs[g]
+        given = row if isinstance(row, Mapping) else {}
+        unknown = [name for name in given if name not in graph.aliases and name not in graph.index]
+        states = [
+            state for state in given.values() if not isinstance(state, bool | np.bool_ | int) or state not in (0, 1)
+        ]
+        if g in invalid or unknown or states or not isinstance(row, Mapping | None):
+            seen = f"has the states {states}; allowed: True, False"
+            if unknown:
+                seen = f"names {unknown}; allowed: ids of the graph's variables"
+            elif not states:
+                seen = f"is {row!r:.60}; allowed: a mapping from ids to True or False, or None"
+            invalid.setdefault(g, f"evidence {seen}")
+            checked[g], kept[g] = NO_GRAPH, None
+    return checked, kept
+
+
+def _fail(solution: Solution, g: int, status: Status, reason: str) -> None:
+    """Row g has no value."""
+    solution.status[g], solution.method[g], solution.reason[g] = status, None, reason
+    solution.log_z[g] = -np.inf if status is Status.INCONSISTENT else np.nan
+    solution.gap[g] = np.nan

@@ -1,0 +1,1 @@
+"""Runs over files: previewed, resumable, in order and in bounded memory."""

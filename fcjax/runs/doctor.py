@@ -1,0 +1,259 @@
+"""Whether an endpoint will do for relations, found out by asking it: what it can, how fast, and what to change."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.records import RelationType
+from fcjax.io.client import Client
+from fcjax.io.endpoint import Endpoint
+from fcjax.io.http import Timeouts, Transport
+from fcjax.io.models import list_models
+from fcjax.io.pacing import Retry
+from fcjax.io.tokens import estimated_tokens
+from fcjax.stages.relate import Pair, Question, RelationModel
+
+_PREMISE: Final = (
+    "The old lighthouse was built of granite in 1871. It is 41 metres high, and nobody has lived in it since 1960."
+)
+_KNOWN: Final = {  # what the premise says of each, beyond doubt
+    "The lighthouse is higher than 40 metres.": RelationType.ENTAILMENT,
+    "The lighthouse was built in 1921.": RelationType.CONTRADICTION,
+    "The lighthouse keeper had three daughters.": RelationType.NEUTRAL,
+}
+_PASSAGE: Final = 4000  # characters that a context may have (SPEC 1)
+_CASE: Final = 26 * 53  # pairs of a long biography and its evidence
+
+
+class Verdict(StrEnum):
+    """What a finding means for relating."""
+
+    GOOD = "good"
+    LIMITED = "limited"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was found out, in words and numbers."""
+
+    name: str
+    verdict: Verdict
+    words: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as JSON."""
+        return {"name": self.name, "verdict": str(self.verdict), "words": self.words, **self.values}
+
+
+async def examine(
+    where: Endpoint | Transport,
+    *,
+    prompts: int = 32,
+    concurrency: int = 16,
+    max_tokens: int = 256,
+    timeouts: Timeouts | None = None,
+    random: Random | None = None,
+) -> AsyncGenerator[Check, None]:
+    """What can be found out about an endpoint by some `prompts` + 5 small prompts, as it is found out.
+
+    Without an answer to the first prompt nothing more is asked. Nothing is stored.
+    """
+    context: int | None = None
+    if isinstance(where, Endpoint):
+        found, context = await _models(where)
+        yield found
+    client = Client(where, concurrency=concurrency, retry=Retry(attempts=3), timeouts=timeouts)
+    async with client:
+        model = RelationModel(max_tokens=max_tokens)
+        questions = [Question((_pair(text),), model) for text in _KNOWN]
+        replies = [await client.ask(questions[0].prompt())]
+        yield _answer(replies[0])
+        if isinstance(replies[0], Failure):
+            return
+        replies += [await client.ask(question.prompt()) for question in questions[1:]]
+        yield _labels(questions, replies)
+        yield _logprobs(questions, replies)
+        pack = Question(tuple(map(_pair, _KNOWN)), RelationModel(style="packed", max_tokens=max_tokens))
+        yield _packed(pack, await client.ask(pack.prompt()))
+        yield _context(context or await _context_by_refusal(client), max_tokens)
+        yield await _speed(
+            client, prompts, model, random or Random(), [r.seconds for r in replies if isinstance(r, Reply)]
+        )
+
+
+def _pair(hypothesis: str, premise: str = _PREMISE) -> Pair:
+    return Pair("premise", "hypothesis", premise, hypothesis)
+
+
+async def _models(endpoint: Endpoint) -> tuple[Check, int | None]:
+    listed = await list_models(endpoint)
+    if isinstance(listed, Failure):
+        words = f"{endpoint.name} lists no models ({listed.reason}); that alone does no harm"
+        return Check("models", Verdict.LIMITED, words), None
+    names = [model.name for model in listed]
+    values = {"models": names}
+    for model in listed:
+        if model.name == endpoint.model:
+            return Check(
+                "models", Verdict.GOOD, f"{endpoint.model} is among {len(names)} listed", values
+            ), model.context
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
+    words = f"{endpoint.model} is not listed (listed: {shown}); some servers answer to any name"
+    only = listed[0].context if len(listed) == 1 else None
+    return Check("models", Verdict.LIMITED, words, values), only
+
+
+def _answer(reply: Reply | Failure) -> Check:
+    if isinstance(reply, Failure):
+        return Check("answer", Verdict.BAD, f"no answer: {reply.reason}", {"failure": reply.kind})
+    values = {"seconds": round(reply.seconds, 3), "served": reply.model}
+    if reply.reasoning:
+        words = "it reasons before it answers, which takes tokens and time: give it room with --max-tokens"
+        return Check("answer", Verdict.LIMITED, words, values)
+    return Check("answer", Verdict.GOOD, f"it answers, in {reply.seconds:.2f} s", values)
+
+
+def _labels(questions: list[Question], replies: list[Reply | Failure]) -> Check:
+    read = [
+        question.read(reply)[0].label if isinstance(reply, Reply) and question.read(reply) else None
+        for question, reply in zip(questions, replies, strict=True)
+    ]
+    count = sum(label is not None for label in read)
+    right = sum(label is known for label, known in zip(read, _KNOWN.values(), strict=True))
+    values = {"asked": len(read), "read": count, "right": right}
+    if not count:
+        shown = next((reply.text for reply in replies if isinstance(reply, Reply)), "")
+        words = f"no label can be read in its answers, such as {shown[:80]!r}: relations would fail; take another model"
+        return Check("labels", Verdict.BAD, words, values)
+    words = f"{count} of {len(read)} answers can be read, {right} of these easy ones are right"
+    if count < len(read):
+        words += "; what cannot be read is asked again, and may fail"
+    if right < len(read):
+        words += "; a stronger model may be worth its price"
+    return Check("labels", Verdict.GOOD if right == len(read) else Verdict.LIMITED, words, values)
+
+
+def _logprobs(questions: list[Question], replies: list[Reply | Failure]) -> Check:
+    tokens = [token for reply in replies if isinstance(reply, Reply) for token in reply.tokens or ()]
+    top = max((len(token.top) for token in tokens), default=0)
+    answers = [q.read(r).get(0) for q, r in zip(questions, replies, strict=True) if isinstance(r, Reply)]
+    probabilities = [round(answer.p, 6) for answer in answers if answer and answer.p is not None]
+    values = {"top_logprobs": top, "probabilities": probabilities}
+    remedy = "use --votes N to estimate probabilities from N more answers, or state one with --default P"
+    if not tokens:
+        return Check("logprobs", Verdict.LIMITED, f"none come: {remedy}", values)
+    if not probabilities:
+        return Check("logprobs", Verdict.LIMITED, f"none for a label: {remedy}", values)
+    if not top:
+        words = "they come without alternatives: what a label does not get counts as other labels'"
+        return Check("logprobs", Verdict.LIMITED, words, values)
+    shown = ", ".join(f"{p:.4f}" for p in probabilities)
+    words = f"{top} alternatives a token; probabilities of its labels here: {shown}"
+    return Check("logprobs", Verdict.GOOD, words, values)
+
+
+def _packed(question: Question, reply: Reply | Failure) -> Check:
+    if isinstance(reply, Failure):
+        return Check("packed", Verdict.LIMITED, f"no answer to a packed prompt: {reply.reason}; use --style pairwise")
+    read = question.read(reply)
+    right = sum(read[i].label is known for i, known in enumerate(_KNOWN.values()) if i in read)
+    values = {"asked": len(_KNOWN), "read": len(read), "right": right}
+    words = f"{len(read)} of {len(_KNOWN)} labels of a packed answer can be read, {right} are right"
+    if len(read) == right == len(_KNOWN):
+        return Check("packed", Verdict.GOOD, f"{words}: --style packed will save prompts", values)
+    return Check("packed", Verdict.LIMITED, f"{words}: rather use --style pairwise", values)
+
+
+async def _context_by_refusal(client: Client) -> int | None:
+    """The context size from the words with which an answer far beyond it is refused; None where it is not."""
+    question = Prompt(messages=(("user", "Say ok."),), template="doctor.context/1", max_tokens=10_000_000)
+    answer = await client.ask(question)
+    found = _CONTEXT.search(answer.reason) if isinstance(answer, Failure) else None
+    return int(found[1].replace(",", "")) if found else None
+
+
+_CONTEXT: Final = re.compile(r"context (?:length|size|window)\D{1,30}([\d,]*\d)", re.IGNORECASE)
+
+
+def _context(context: int | None, max_tokens: int) -> Check:
+    model = RelationModel(max_tokens=max_tokens)
+    passage = _pair("x" * 100, "x" * _PASSAGE)
+    packed = RelationModel(style="packed", max_tokens=max_tokens)
+    need = {
+        "pairwise": _tokens(Question((passage,), model).prompt()),
+        "packed": _tokens(Question((passage,) * packed.pack, packed).prompt()),
+        "contexts": _tokens(Question((_pair("x" * _PASSAGE, "x" * _PASSAGE),), model).prompt()),
+    }
+    values = {"context": context, "needed": need}
+    needs = (
+        f"a long passage takes about {need['pairwise']:,} tokens with one atom, {need['packed']:,} with "
+        f"{packed.pack}, {need['contexts']:,} with another passage (FR3)"
+    )
+    if context is None:
+        return Check("context", Verdict.LIMITED, f"it does not say how many tokens it takes; {needs}", values)
+    if context >= max(need.values()):
+        return Check("context", Verdict.GOOD, f"{context:,} tokens; {needs}", values)
+    verdict = Verdict.LIMITED if context >= need["pairwise"] else Verdict.BAD
+    words = (
+        f"only {context:,} tokens: what is longer fails with context_overflow; {needs}; serve it with a longer context"
+    )
+    return Check("context", verdict, words, values)
+
+
+def _tokens(prompt: Prompt) -> int:
+    return estimated_tokens(prompt) + prompt.max_tokens
+
+
+async def _speed(client: Client, prompts: int, model: RelationModel, random: Random, alone: list[float]) -> Check:
+    """Many prompts at once, none of which the server can have seen before."""
+    numbers = (random.randrange(10**9) for _ in range(prompts))
+    pairs = (_pair(f"Visitor {number} came.", f"Visitor {number} came by boat.") for number in numbers)
+    stats = client.stats
+    retries, failures, began = stats.retries, stats.failed.copy(), time.perf_counter()
+    answered = 0
+    async for _, answer in client.ask_all((Question((pair,), model) for pair in pairs), prompt=Question.prompt):
+        answered += isinstance(answer, Reply)
+    pace = answered / max(time.perf_counter() - began, 1e-9)
+    failed = stats.failed - failures
+    latency = statistics.median(alone)
+    values = {
+        "latency": round(latency, 3),
+        "prompts": prompts,
+        "answered": answered,
+        "prompts_per_second": round(pace, 2),
+        "repeated": stats.retries - retries,
+        "failed": dict(failed),
+    }
+    if not answered:
+        words = f"none of {prompts} prompts at once was answered ({', '.join(failed)}): lower --concurrency"
+        return Check("speed", Verdict.BAD, words, values)
+    words = (
+        f"{latency:.2f} s for one prompt alone, {pace:,.1f} prompts a second together: a long case (26 atoms, 53 "
+        f"contexts, FR2) takes about {_duration(_CASE / pace)} pairwise"
+    )
+    if failed or values["repeated"]:
+        words += (
+            f"; {failed.total()} of {prompts} failed and {values['repeated']} calls were repeated: lower --concurrency"
+        )
+        return Check("speed", Verdict.LIMITED, words, values)
+    return Check("speed", Verdict.GOOD, words, values)
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )

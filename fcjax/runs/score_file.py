@@ -1,0 +1,295 @@
+"""A stream of cases through the engine, in order, in bounded memory, to be stopped and gone on with at any moment.
+
+Cases go through in chunks that depend on their position alone. While a worker thread has the engine at one chunk,
+this thread reads the next and writes the one before. A finished row is in the file before the next one is begun, and
+its fingerprint says what it was made from: running the same command again keeps the rows that are its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import orjson
+
+from fcjax.core.errors import Fault, InputError, OutputError, SettingsError, counted
+from fcjax.core.records import Case, Status
+from fcjax.graph.fact_graph import FactGraph
+from fcjax.io.files import (
+    Format,
+    ResultsWriter,
+    encode_result,
+    graph_to_case,
+    parse_case,
+    parse_graph,
+    read_cases,
+    read_finished,
+    read_graphs,
+    read_results,
+    read_uai,
+)
+from fcjax.io.files.formats import is_graph
+from fcjax.io.files.objects import Row as FileRow
+from fcjax.io.files.objects import read_rows
+from fcjax.io.files.results import working_file
+from fcjax.io.files.streams import Source, display_name, output_name, refuse_input
+from fcjax.runs.input_scan import InputScan, readable_twice, scan_input
+from fcjax.scoring.rows import Row, unscored_row
+from fcjax.scoring.score_cases import Fingerprints, Job, feedback_of, job, posteriors, reason_of, rows
+from fcjax.scoring.settings import Settings
+from fcjax.scoring.summary import Summary
+
+if TYPE_CHECKING:
+    from fcjax.inference.posterior import Posterior
+
+CHUNK: Final = 512
+"""Cases that the engine gets at a time."""
+
+
+class ScoreObserver(Protocol):
+    """Someone who looks on while a file is scored."""
+
+    def begins(self, found: InputScan) -> None:
+        """The first look at the input is done."""
+
+    def row(self, row: Row, kept: bool) -> None:
+        """The next case is finished, or `kept` from an earlier run."""
+
+
+def score(
+    source: Source,
+    out: Source | None = None,
+    settings: Settings | None = None,
+    *,
+    overwrite: bool = False,
+    limit: int | None = None,
+    watch: ScoreObserver | None = None,
+    feedback: bool = False,
+) -> Summary:
+    """Score the first `limit` cases of a file; write a row each to `out` (SPEC 7), and sum them up.
+
+    What an earlier run with the same input and settings left in `out` is kept, and the file ends up as if it had never
+    stopped. A case that cannot be scored gets a row that says why. Raises `InputError` where nothing can be read or no
+    case can be scored, `SettingsError`, and `OutputError` where `out` cannot be written, is in use, or holds something
+    else and `overwrite` is not set. With `feedback` the rows say too what is to be told to whoever corrects (SPEC 6).
+    """
+    settings = settings or Settings()
+    if out is not None:
+        for written in (out, working_file(out)):
+            refuse_input(written, source)
+    with readable_twice(source) as path, ExitStack() as open_things:
+        found = scan_input(path, limit)
+        settings = replace(settings, k=found.k if settings.k is None else settings.k)
+        prints = Fingerprints(settings, feedback=feedback)
+
+        def print_of(i: int) -> str:
+            return prints.of(found.digest(i))
+
+        summary = Summary(settings.k or 1)
+        if watch:
+            watch.begins(found)
+        kept, write = 0, None
+        if out is not None:
+            open_things.enter_context(locked(out))
+            end = 0
+            earlier: Iterable[tuple[Row, int]] = ()
+            if not overwrite and os.fspath(out) != "-":
+                earlier = _kept_rows(
+                    out, print_of, len(found), lambda i: next(islice(_read(path, settings), i, None)).id
+                )
+            for row, end in earlier:  # noqa: B007, where the last one ends is where the work goes on
+                kept += 1
+                summary.add(row)
+                if watch:
+                    watch.row(row, kept=True)
+            write = open_things.enter_context(ResultsWriter(out, end)).write
+        for row in _score_from(path, kept, settings, found, print_of, feedback):
+            if write:
+                write(row)
+            summary.add(row)
+            if watch:
+                watch.row(row, kept=False)
+        return summary
+
+
+def _score_from(
+    path: str, first: int, settings: Settings, found: InputScan, print_of: Callable[[int], str], feedback: bool
+) -> Iterator[Row]:
+    """The rows from case `first` on. The chunk that it falls in is done as a whole, as in any other run."""
+    if first == len(found):
+        return
+    begin = first - first % CHUNK
+    jobs = (
+        _job(row, settings, found.missing.get(i), print_of(i))
+        for i, row in enumerate(islice(_read(path, settings), begin, len(found)), begin)
+    )
+    skip = first - begin
+    for row in _through_engine(jobs, settings, feedback):
+        if skip:
+            skip -= 1
+        else:
+            yield row
+
+
+def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
+    """The cases of a file, of fact graphs too."""
+
+    def parse(value: Any, number: int) -> Case:
+        if isinstance(value, dict) and is_graph(value):
+            return graph_to_case(parse_graph(value, number), number, atom_prior=settings.atom_prior)
+        return parse_case(value, number)
+
+    return (FileRow(*parts) for parts in read_rows(path, parse))
+
+
+def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str) -> Job | Row:
+    """The work that a row of the input is, or what it comes out as where there is nothing for the engine to do."""
+    if row.value is None:
+        return unscored_row(row.id, Status.INVALID_INPUT, reason_of(row.faults), fingerprint)
+    return job(row.value, settings, lack, fingerprint)
+
+
+def _through_engine(jobs: Iterator[Job | Row], settings: Settings, with_feedback: bool) -> Iterator[Row]:
+    """The rows of `jobs`, in order."""
+
+    def finished(chunk: list[Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
+        made = rows(chunk, solved.result(), settings)
+        if not with_feedback:
+            return made
+        listed = list(made)
+        return map(with_feedback, listed, feedback_of(chunk, listed, settings))
+
+    worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-score")
+    try:
+        before = None
+        while chunk := list(islice(jobs, CHUNK)):
+            solved = worker.submit(posteriors, chunk, settings)
+            if before:
+                yield from finished(*before)
+            before = chunk, solved
+        if before:
+            yield from finished(*before)
+    finally:
+        worker.shutdown(wait=False, cancel_futures=True)  # who stops a run does not want to wait for the engine
+
+
+def _kept_rows(
+    out: Source, print_of: Callable[[int], str], total: int, id_of: Callable[[int], str]
+) -> Iterator[tuple[Row, int]]:
+    """The finished rows that an earlier run left in `out`, each with where it ends in the file.
+
+    Raises `OutputError` before the first one where the file, or the one where its lines gather, holds anything that is
+    not this run's own. `id_of` gives the id of case `i`: a line that was cut short must be that case's.
+    """
+    remedy = "name another file, or overwrite it (--overwrite)"
+    work = working_file(out)
+    end = 0
+
+    def check(rows: Iterable[Row], name: str) -> int:
+        count = 0
+        try:
+            for count, row in enumerate(rows, 1):
+                if count > total:
+                    raise OutputError(
+                        f"{name}: holds more results than the {counted(total, 'case')} of this run; {remedy}"
+                    )
+                if row.get("fingerprint") != print_of(count - 1):
+                    what = "is not a result of this input with these settings"
+                    raise OutputError(f"{name}: line {count} {what}; {remedy}")
+        except InputError as error:
+            raise OutputError(f"{name}: is not a file of results; {remedy}") from error
+        return count
+
+    def finished_rows() -> Iterator[Row]:
+        nonlocal end
+        for finished in read_finished(out):
+            end = finished.end
+            yield finished.result
+
+    if work.is_file():
+        if work != Path(out) and os.path.isfile(out):  # both are there, so each must be ours
+            check(read_results(out), output_name(out))
+        count = check(finished_rows(), output_name(work))
+        with open(work, "rb") as stream:
+            stream.seek(end)
+            rest = stream.read()
+        if rest and not (count < total and _is_cut_short(rest, id_of(count), print_of(count))):
+            raise OutputError(f"{output_name(work)}: line {count + 1} is not a result of this run; {remedy}")
+    else:
+        count = check(finished_rows(), output_name(out))
+    for finished in islice(read_finished(out), count):
+        yield finished.result, finished.end
+
+
+def _is_cut_short(rest: bytes, id: str, fingerprint: str) -> bool:
+    """Whether what stands after the last finished line is the beginning of one particular row, and nothing more."""
+    try:
+        row = orjson.loads(rest)
+    except orjson.JSONDecodeError:
+        begins = encode_result({"id": id, "status": ""}).removesuffix(b'"}')
+        return b"\n" not in rest and rest[: len(begins)] == begins[: len(rest)]
+    return b"\n" not in rest and isinstance(row, dict) and row.get("fingerprint") == fingerprint
+
+
+def one_graph(source: Source, format: Format, settings: Settings, case_id: str | None = None) -> FactGraph:
+    """The graph of the one case, fact graph or UAI model that a file holds, or of the case that is named.
+
+    Raises `InputError` where there is no such one, or more than one, and `SettingsError` for other formats.
+    """
+    if format == "uai":
+        return FactGraph.from_model(read_uai(source))
+    if format not in ("cases", "problem", "graph"):
+        raise SettingsError(f"{display_name(source)}: {format} make no graph; allowed: cases, problem, graph, uai")
+    rows: Iterator[FileRow[Any]] = read_graphs(source) if format == "graph" else read_cases(source)
+    named = (row for row in rows if case_id in (None, row.id))
+    row, other = next(named, None), next(named, None)
+    if row is None or other is not None:
+        seen = "no case" if row is None else "several cases"
+        having = "" if case_id is None else f" with the id {case_id!r}"
+        fault = f"the file has {seen}{having}; allowed: one (an id chooses it: --case ID)"
+        raise InputError(Fault(fault, file=display_name(source)))
+    if row.value is None:
+        raise row.error
+    if format != "graph":
+        return settings.graph(row.value)
+    return FactGraph.from_dict(row.value, **settings.numbers())
+
+
+@contextmanager
+def locked(out: Source) -> Iterator[None]:
+    """Hold a lock on `out` against other runs of this user; it ends with the process, however that ends."""
+    if os.fspath(out) == "-" or sys.platform == "win32" or (os.path.exists(out) and not os.path.isfile(out)):
+        yield
+        return
+    import fcntl
+
+    # The lock is not the output itself: that one may be compressed at the end, and replaced.
+    name = hashlib.blake2b(os.path.realpath(out).encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    path = Path(tempfile.gettempdir(), f"fcjax-{os.getuid()}-{name}.lock")
+    while True:
+        with open(path, "ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fault = f"{output_name(out)}: another run is writing to it; wait for it, or stop it"
+                raise OutputError(fault) from None
+            try:
+                current = os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
+            except FileNotFoundError:
+                current = False
+            if not current:
+                continue  # whoever held it has removed it meanwhile
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return

@@ -1,0 +1,326 @@
+"""Labels out of a model's answer: which one it gives, where it stands, and how probable the model found it.
+
+A label is entailment, contradiction or neutral, in any case of letters and in the spellings of `SPELLINGS`. No two
+labels have spellings that begin with the same letter: one letter of a label tells which one it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from fcjax.core.prompts import Reply, Token
+from fcjax.core.records import RelationType
+
+SPELLINGS: Final = {
+    RelationType.ENTAILMENT: (
+        *("entailments", "entailment", "entails", "entailed", "entailing", "entail"),
+        *("supports", "supported", "supporting", "support"),
+    ),
+    RelationType.CONTRADICTION: (
+        *("contradictions", "contradiction", "contradicts", "contradicted", "contradicting", "contradictory"),
+        *("contradict", "conflicts", "conflict", "refutes", "refuted", "refute"),
+    ),
+    RelationType.NEUTRAL: ("neutral", "neither", "unrelated", "undetermined"),
+}
+"""The labels of the relation model, and the words that are read as each."""
+
+NEVER_CERTAIN: Final = 1e-6
+"""A probability read from a model stays this far from 0 and 1: its word is no proof, and two proofs may clash."""
+
+_LABELS: Final = {spelling: label for label, spellings in SPELLINGS.items() for spelling in spellings}
+
+
+class FoundLabel(NamedTuple):
+    """A label in a text, and where its word stands there, in characters."""
+
+    label: RelationType
+    start: int
+    end: int
+
+
+# What may stand round a label: white space, markdown, quotes, escapes. Repeated possessively (*+) here and below, so
+# that no answer takes long to read.
+_DECOR: Final = r"[\s*_`\"'“”‘’\\]*+"
+_INLINE: Final = r"[ \t*_`\"'“”‘’\\]*+"
+_END: Final = r"(?![^\W_])"
+_WORD: Final = rf"(?P<label>(?a:{'|'.join(_LABELS)})){_END}"  # ASCII: else a long s is an s
+_NAMES: Final = r"(?:label|answer|relation(?:ship)?|verdict|conclusion|classification|result)"
+_FLAGS: Final = re.IGNORECASE | re.MULTILINE
+
+_BRACKETED: Final = re.compile(
+    rf"(?:[\[［【〔]|\\boxed\{{(?:\\text\{{)?){_DECOR}(?:(?:final\s+)?{_NAMES}\s*[:=])?{_DECOR}{_WORD}"
+    rf"{_DECOR}[.,:;!]?{_DECOR}[\]］】〕}}]",
+    _FLAGS,
+)
+_NAMED: Final = re.compile(rf"\b{_NAMES}{_DECOR}(?:[:=]|\bis\b:?){_DECOR}[\[(]?{_DECOR}{_WORD}", _FLAGS)
+_ALONE: Final = re.compile(
+    rf"^[ \t]*+(?:[-+>#•]+|\d+[.)])?{_INLINE}[\[({{<]*+{_INLINE}{_WORD}[\])}}>]*+{_INLINE}[.!,;:|]*+{_INLINE}$", _FLAGS
+)
+_OPENING: Final = re.compile(
+    rf"\A{_DECOR}{_WORD}{_DECOR}(?:[.,:;!(–—-]|\n)(?!{_DECOR}(?:no|none|false)\b(?!\s+\w))", re.IGNORECASE
+)
+_SCORED: Final = re.compile(rf"{_WORD}{_DECOR}[:=(–—-]+{_DECOR}(?:\d|yes\b|no\b|true\b|false\b)", re.IGNORECASE)
+
+_QUOTATION: Final = re.compile(
+    r'"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|<(premise|hypothesis|claims?)>(?:(?!<\1>).)*?</\1>', re.IGNORECASE | re.DOTALL
+)
+_DENIAL: Final = re.compile(
+    r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)[*_`]*\s+(?:be\s+)?(?:an?\s+|the\s+)?[*_`\"]*$",
+    re.IGNORECASE,
+)
+_DENIED: Final = re.compile(  # after it, on its line, in small letters: the next sentence may begin so
+    rf"[\])}}]*{_INLINE}(?:(?:is|was|would|can|could|should)(?: not|n['’]t)|cannot|does(?: not|n['’]t) follow)\b"
+)
+_OR: Final = rf"{_DECOR}(?:[,/|]|,?\s*\b(?:or|and|versus|vs\.?)){_DECOR}(?:\bor\b)?{_DECOR}"
+_CHOICE: Final = re.compile(_OR, re.IGNORECASE)
+_ANOTHER: Final = re.compile(rf"{_OR}(?:{'|'.join(_LABELS)}){_END}", re.IGNORECASE)
+
+
+def read_label(text: str, cut: bool = False) -> FoundLabel | None:
+    """The label that an answer gives; None where it gives none that is clear.
+
+    It is the last label in square brackets. Not counted are labels that are denied ("not [entailment]", "[entailment]
+    cannot be"), offered as a choice ("[entailment] or [neutral]"), or part of a longer quotation. An answer without
+    any may name its label ("Answer: neutral", `"label": "neutral"`), else give it a line of its own, else begin with it
+    ("Neutral. The premise ...") unless it says no then ("Entailment: no") or scores one label after the other. A label
+    anywhere else is part of a rationale and is passed over. Of an answer that was `cut` off, only a label at its
+    beginning counts: the model had not come to its end.
+    """
+    quotations = [match.span() for match in _QUOTATION.finditer(text)]
+    for pattern in (_BRACKETED, _NAMED, _ALONE, _OPENING):
+        for match in reversed(list(_firm(text, pattern))):
+            if not any(_quoted(text, match, quotation) for quotation in quotations):
+                if cut and re.search(r"\w", text[: match.start()]):
+                    return None
+                return FoundLabel(_LABELS[match["label"].lower()], *match.span("label"))
+    return None
+
+
+def _firm(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """The matches that are answers: neither denied nor one of several that are offered as a choice."""
+    matches = list(pattern.finditer(text))
+    if pattern is _OPENING and len({_LABELS[one["label"].lower()] for one in _SCORED.finditer(text)}) > 1:
+        return  # a table of all labels
+    offered = set()
+    for one, other in pairwise(matches):
+        between = text[one.end() : other.start()]
+        listed = _CHOICE.fullmatch(between) or (pattern is _ALONE and not between.strip())
+        if listed and _LABELS[one["label"].lower()] is not _LABELS[other["label"].lower()]:
+            offered |= {one.start(), other.start()}
+    for match in matches:
+        end = match.end("label")
+        choice = match.start() in offered or _ANOTHER.match(text, end)
+        denied = _DENIED.match(text, end) or _DENIAL.search(text[max(match.start() - 40, 0) : match.start()])
+        if not choice and not denied:
+            yield match
+
+
+def _quoted(text: str, match: re.Match[str], quotation: tuple[int, int]) -> bool:
+    """Whether a match is part of a quotation that says more than the match itself."""
+    start, end = quotation
+    inside = start <= match.start() and match.end() <= end
+    return inside and bool(re.search(r"\w", text[start : match.start()] + text[match.end() : end]))
+
+
+# Packed answers: one label for each of several numbered claims.
+
+_JSON: Final = re.compile(
+    r'"(?P<string>[^"\\\n]*+(?:\\.[^"\\\n]*+)*)"|(?P<number>\d+)|(?P<mark>[{}\[\]:,])|\S', re.DOTALL
+)
+_CLAIM: Final = r"(?:claim|atom|hypothesis|statement|item)"
+_NUMBER: Final = re.compile(rf"\W*+(?:{_CLAIM}\W*+)?(\d+)\W*+", re.IGNORECASE)
+_NUMBER_KEYS: Final = frozenset(("claim", "atom", "hypothesis", "statement", "item", "id", "number", "index"))
+_LABEL_KEYS: Final = frozenset(("label", "answer", "relation", "relationship", "verdict", "type", "classification"))
+_NUMBERED: Final = re.compile(
+    rf"^[ \t>*_`#|-]*+(?:{_CLAIM}\b[\s#]*+)?[\[(]?(\d++)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$", _FLAGS
+)
+
+
+def read_labels(text: str, count: int, cut: bool = False) -> dict[int, FoundLabel]:
+    """The labels of a packed answer by the number of the claim, from 1 to `count`; the last one of each claim wins.
+
+    Read are JSON in any of these shapes, with or without a fence and chatter round it: an object of labels
+    (`{"1": "neutral"}`), a list of objects (`[{"claim": 1, "label": "neutral"}]`), an object of objects, a list of
+    `count` labels; and numbered lines (`1. [neutral]`). Where an answer is `cut` off, its complete items count. None
+    do where one has the number 0: who counts from there means another claim by each number.
+    """
+    found = dict(_line_labels(text, cut)) | _json_labels(text, count)
+    return {} if 0 in found else {number: label for number, label in found.items() if 1 <= number <= count}
+
+
+def _line_labels(text: str, cut: bool) -> Iterator[tuple[int, FoundLabel]]:
+    whole = text.rpartition("\n")[0] if cut else text
+    for line in _NUMBERED.finditer(whole):
+        if label := read_label(line[2]):
+            yield int(line[1]), FoundLabel(label.label, label.start + line.start(2), label.end + line.start(2))
+
+
+class _Frame:
+    """An object or list of JSON that is being read."""
+
+    def __init__(self, number: int | None):
+        self.number = number  # of the claim that it speaks of
+        self.label: FoundLabel | None = None
+        self.key: str | None = None
+        self.bare: list[FoundLabel] = []  # labels that have no key
+
+
+def _json_labels(text: str, count: int) -> dict[int, FoundLabel]:
+    """The labels in a JSON answer. It is read token by token, so that the complete items of a broken one are kept."""
+    found: dict[int, FoundLabel] = {}
+    frames = [_Frame(None)]
+    last: re.Match[str] | None = None  # the latest string or number: a key, if a colon follows
+    for token in _JSON.finditer(text):
+        frame, mark = frames[-1], token["mark"]
+        if mark is None:
+            last = token if token.lastgroup else None
+            if last:
+                _value(last, frame, found)
+        elif mark == ":":
+            frame.key = (last["string"] or last["number"] or "").strip().lower() if last else None
+        elif mark == ",":
+            frame.key = last = None
+        elif mark in "{[":
+            frames.append(_Frame(_as_number(frame.key)))
+            last = None
+        elif len(frames) > 1:
+            frames.pop()
+            if frame.number is not None and frame.label:
+                found[frame.number] = frame.label
+            elif len(frame.bare) == count and mark == "]" and [one.label for one in frame.bare] != [*SPELLINGS]:
+                # All labels in the order of the question are more likely a list of them.
+                found |= dict(enumerate(frame.bare, 1))
+            frames[-1].key = None
+    return found
+
+
+def _value(token: re.Match[str], frame: _Frame, found: dict[int, FoundLabel]) -> None:
+    """Take a string or number for what it may say: of which claim its object speaks, or which label that has."""
+    label = read_label(token["string"]) if token["string"] else None
+    if label:
+        label = FoundLabel(label.label, label.start + token.start("string"), label.end + token.start("string"))
+    if frame.key is None:
+        frame.bare += [label] if label else []
+    elif frame.key in _LABEL_KEYS:
+        frame.label = label
+    elif frame.key in _NUMBER_KEYS:
+        number = _as_number(token["string"] or token["number"])
+        frame.number = frame.number if number is None else number
+    elif label and (number := _as_number(frame.key)) is not None:
+        found[number] = label
+
+
+def _as_number(text: str | None) -> int | None:
+    match = _NUMBER.fullmatch(text) if text else None
+    return int(match[1]) if match else None
+
+
+# Probabilities.
+
+
+def probability(reply: Reply, found: FoundLabel) -> float | None:
+    """How probable the model found the label that it gave: `p` of `found`, a label in `reply.text`.
+
+    Let the label's region begin at the bracket or quote that opens it, or at its word where it has none. The tokens
+    are walked from the one that holds this place up to the first one with which only one label is still possible;
+    `own` is the product of their probabilities. At each of these tokens, every alternative that the server lists is
+    put in the chosen token's place: where the letters so far then begin another label, or where the alternative is
+    a shorter beginning of the same text (a tokenizer gives a text one way, so what follows it is another label), its
+    probability, times that of the walk before it, is added to `others`; where they begin the same label in another
+    spelling, to `own`. Then p = own / (own + others): the label's probability, normalised over the three labels, and
+    the same however brackets and words are split into tokens. Alternatives that begin no label do not count, nor do
+    labels that are not listed.
+
+    Where no alternatives are listed, p = own: what the model has not given to this answer counts as another label's.
+    p keeps a distance of `NEVER_CERTAIN` from 0 and 1. None where there are no logprobs, where they contradict the
+    answer (-inf for a token that was chosen, NaN), or where the answer is not made of the tokens.
+    """
+    tokens = reply.tokens or ()
+    pieces = [_bytes(token) for token in tokens]
+    whole = b"".join(pieces)
+    answer = whole.rfind(_unmarked(reply.text.encode()))  # the last one: a model's reasoning comes before
+    if answer < 0:
+        return None
+    begin = answer + len(_unmarked(reply.text[: _region(reply.text, found.start)].encode()))
+    own = 1.0
+    same = others = 0.0
+    listed = False
+    end = 0
+    for token, piece in zip(tokens, pieces, strict=True):
+        start, end = end, end + len(piece)
+        if end <= begin:
+            continue
+        before = whole[begin:start].decode(errors="replace")  # of the region; empty where the region begins in here
+        lead = whole[start:begin].decode(errors="replace")  # of this token, before the region
+        own_text = whole[start:].decode(errors="replace")
+        chosen, alternatives = _odds(token)
+        if chosen is None:
+            return None
+        for text, p in alternatives.items():
+            listed = True
+            meant = _possible(before + text.removeprefix(lead))
+            if meant == {found.label}:
+                same += own * p
+            elif len(meant) == 1 or (text and meant and own_text.startswith(text)):
+                others += own * p
+        own *= chosen
+        meant = _possible(whole[begin:end].decode(errors="replace"))
+        if len(meant) < 2:
+            own += same
+            if meant != {found.label} or not own > 0:
+                return None
+            p = own / (own + others) if listed else own
+            return min(max(p, NEVER_CERTAIN), 1 - NEVER_CERTAIN)
+    return None
+
+
+def _region(text: str, start: int) -> int:
+    """Where the brackets, quotes and markdown that open the word at `start` begin."""
+    opening = _OPENING_MARKS.search(text, max(start - 16, 0), start)
+    return opening.start() if opening else start
+
+
+_OPENERS: Final = r"[\[［【〔({<*_`\"'“‘\\]"
+_OPENING_MARKS: Final = re.compile(rf"(?:{_OPENERS}[ \t]*)+\Z")
+_MARKS: Final = ((b"\xc4\xa0", b" "), (b"\xe2\x96\x81", b" "), (b"\xc4\x8a", b"\n"))  # of tokenizers, for white space
+
+
+def _unmarked(text: bytes) -> bytes:
+    """Text without the marks that some servers leave in tokens."""
+    for mark, meaning in _MARKS:
+        text = text.replace(mark, meaning)
+    return text
+
+
+def _bytes(token: Token) -> bytes:
+    return token.raw if token.raw is not None else _unmarked(token.text.encode())
+
+
+def _odds(token: Token) -> tuple[float | None, Mapping[str, float]]:
+    """The probability of the token that was chosen, and of each alternative; None where it is not known."""
+    listed = {_unmarked(text.encode()).decode(): logprob for text, logprob in token.top}
+    chosen = listed.pop(_unmarked(token.text.encode()).decode(), None)
+    chosen = token.logprob if token.logprob is not None else chosen
+    if chosen is None or math.isnan(chosen):
+        return None, {}
+    odds = {text: math.exp(min(logprob, 0.0)) for text, logprob in listed.items() if not math.isnan(logprob)}
+    return math.exp(min(chosen, 0.0)), odds
+
+
+@functools.lru_cache(maxsize=4096)  # the same few tokens compete in every answer
+def _possible(text: str) -> frozenset[RelationType]:
+    """The labels that a text may be the beginning of; all of them where it has no letters yet."""
+    match = _BEGINNING.match(text)
+    assert match  # it matches the empty text
+    word = match["word"].lower()
+    if match.end() < len(text):  # the word has ended
+        return frozenset({_LABELS[word]} if word in _LABELS else ())
+    return frozenset(label for spelling, label in _LABELS.items() if spelling.startswith(word))
+
+
+_BEGINNING: Final = re.compile(rf"(?:{_OPENERS}|\s)*(?P<word>[^\W\d_]*)")

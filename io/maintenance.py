@@ -1,0 +1,264 @@
+"""What the owner of a store does with it between runs: look into it, thin it out, take its content elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.io.entries import ANSWERED, CHAT, DAMAGED, DamagedError, canonical
+from fcjax.io.files.streams import Line, Source, display_name, read_lines, refuse_input, write_lines
+from fcjax.io.rows import NAMES, NUMBERS, RowError, read_row, row_document
+from fcjax.io.schema import COUNTED, FORMAT, INSERT, connect, damaged_file, is_busy, is_damaged, locked, patiently
+
+_SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
+
+
+def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
+    """What a store holds: totals, and one group for each kind, endpoint, model and template.
+
+    `cost` is in US dollars and leaves out the `unpriced` replies, whose price is unknown. `hits`, `misses`, `known`
+    (replies that came too late) and `damaged` (rows) are those of all runs. With `check` all pages of the file are
+    read; `faults` then lists what is wrong with them.
+
+    Raises `InputError` where there is no store.
+    """
+    with _reading(path) as connection:
+        faults = [row[0] for row in connection.execute("PRAGMA integrity_check")] if check else None
+        groups = [dict(zip(_GROUP, row, strict=True)) for row in connection.execute(_GROUPS)]
+        statuses = dict(connection.execute("SELECT status, count(*) FROM entries GROUP BY 1 ORDER BY 2 DESC, 1"))
+        oldest, newest = connection.execute("SELECT min(created), max(created) FROM entries").fetchone()
+        counts = dict(connection.execute("SELECT name, value FROM counts"))
+    return {
+        "store": os.fspath(path),
+        "format": FORMAT,
+        "bytes": _size(path),
+        "entries": sum(statuses.values()),
+        "statuses": statuses,
+        **{name: sum(group[name] for group in groups) for name in _GROUP[4:]},
+        **{name: counts.get(name, 0) for name in COUNTED},
+        "oldest": _date(oldest),
+        "newest": _date(newest),
+        "groups": groups,
+        "faults": None if faults is None else [fault for fault in faults if fault != "ok"],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was deleted, or would be. Sizes are of the whole store, in bytes."""
+
+    entries: int
+    size_before: int
+    size_after: int
+
+
+def prune(
+    path: Path,
+    *,
+    before: float | None = None,
+    templates: Sequence[str] = (),
+    models: Sequence[str] = (),
+    kinds: Sequence[str] = (),
+    failures: bool = False,
+    dry_run: bool = False,
+) -> Pruned:
+    """Delete the rows that all the given conditions hold for, and give the space back.
+
+    `before` is in seconds since 1970. Templates, models and kinds are names, or patterns with `*` and `?`. `failures`
+    are the rows that a live run does not use. Other processes may go on with the store meanwhile.
+
+    Raises `SettingsError` where no condition is given, `InputError` where there is no store, `OutputError` where it
+    cannot be written.
+    """
+    patterns = {"template": templates, "model": models, "kind": kinds}
+    conditions, values = _conditions(before, patterns, failures)
+    size = _size(path)
+    with _reading(path) as connection:
+        (entries,) = connection.execute(f"SELECT count(*) FROM entries WHERE {conditions}", values).fetchone()
+        (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()
+    if dry_run or not entries:
+        return Pruned(entries, size, size)
+    connection = connect(path)
+    try:
+        entries = 0
+        for start in range(0, last, _SPAN):
+            span = values | {"first": start + 1, "last": start + _SPAN}
+            entries += patiently(partial(connection.execute, _DELETE + conditions, span)).rowcount
+        patiently(partial(connection.execute, "VACUUM"))
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        raise OutputError(locked(path) if is_busy(error) else f"{path}: cannot be pruned ({error})") from error
+    finally:
+        connection.close()
+    return Pruned(entries, size, _size(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Rows that were written, and rows that were too damaged for it."""
+
+    written: int
+    damaged: int
+
+
+def export(path: Path, out: Source) -> Exported:
+    """Write all that a store holds as JSON Lines to `out` (`.gz` compresses it), in the order of arrival.
+
+    A line has the columns of its row, with the question and the answer as objects (see `rows`). Raises `InputError`
+    where there is no store and `OutputError` where `out` cannot be written.
+    """
+    refuse_input(out, path)
+    damaged = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal damaged
+        with _reading(path) as connection:
+            for row in _rows(connection):
+                try:
+                    if row is None or row[2] == DAMAGED:
+                        raise DamagedError("what was there is spoilt")
+                    yield canonical(row_document(row))
+                except DamagedError:
+                    damaged += 1
+
+    return Exported(write_lines(out, lines()), damaged)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Rows that were added, rows that the store had already, and the faults of lines that are no rows."""
+
+    added: int
+    known: int
+    faults: tuple[Fault, ...]
+
+
+def import_rows(path: Path, source: Source) -> Imported:
+    """Add the rows of a file of JSON Lines, as `export` writes it or made by hand (see `rows`), to a store.
+
+    The store is made where there is none. What is answered there already stays as it is. Raises `InputError` for a file
+    that cannot be read, `OutputError` where the store cannot be written.
+    """
+    lines = read_lines(source)
+    first = next(lines, None)  # so that a file that is not there makes no store
+    connection = connect(path)
+    total = known = 0
+    faults: list[Fault] = []
+    try:
+        for pack in _packs(chain(() if first is None else (first,), lines)):
+            rows = []
+            for line in pack:
+                try:
+                    if line.fault is None:
+                        rows.append(read_row(_parsed(line.text), time.time()))
+                    else:
+                        faults.append(line.fault)
+                except RowError as error:
+                    faults.append(Fault(str(error), file=display_name(source), line=line.number))
+            patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
+            for row in rows:
+                if connection.execute(_SAME, row).fetchone() or not connection.execute(INSERT, row).rowcount:
+                    known += 1
+            connection.execute("COMMIT")
+            total += len(rows)
+    except sqlite3.Error as error:
+        raise OutputError(locked(path) if is_busy(error) else f"{path}: nothing can be added ({error})") from error
+    finally:
+        connection.close()
+    return Imported(total - known, known, tuple(faults))
+
+
+def _packs(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    while pack := list(islice(lines, _SPAN)):
+        yield pack
+
+
+def _parsed(text: bytes) -> Any:
+    """A line's JSON, half surrogate pairs among it, as `canonical` writes them."""
+    try:
+        return orjson.loads(text) if b"\\ud" not in text else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"the line is no JSON ({error})") from error
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = connect(path, readonly=True)
+    try:
+        yield connection
+    except sqlite3.DatabaseError as error:
+        raise InputError(damaged_file(path, error)) from error
+    finally:
+        connection.close()
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...] | None]:
+    """All rows, in short reads, so that the log of a store that is in use does not grow; None for a spoilt one."""
+    (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM entries").fetchone()
+    for start in range(0, last, _SPAN):
+        try:
+            yield from connection.execute(_READ, (start + 1, start + _SPAN)).fetchall()
+        except sqlite3.DatabaseError as error:
+            if not is_damaged(error):
+                raise
+            for number in range(start + 1, min(start + _SPAN, last) + 1):
+                try:
+                    yield from connection.execute(_READ, (number, number)).fetchall()
+                except sqlite3.DatabaseError:
+                    yield None
+
+
+def _conditions(before: float | None, given: Mapping[str, Sequence[str]], failures: bool) -> tuple[str, dict[str, Any]]:
+    values: dict[str, Any] = {}
+    parts = []
+    if before is not None:
+        parts.append("created < :before")
+        values["before"] = before
+    for column, patterns in given.items():
+        if patterns:
+            names = {f"{column}{i}": pattern for i, pattern in enumerate(patterns)}
+            parts.append("(" + " OR ".join(f":{name} = {column} OR {column} GLOB :{name}" for name in names) + ")")
+            values |= names
+    if failures:
+        parts.append(f"status <> '{ANSWERED}'")
+    if not parts:
+        raise SettingsError("nothing says what to prune; give an age, templates, models, a kind or failures")
+    return " AND ".join(parts), values
+
+
+def _size(path: Path) -> int:
+    log = path.with_name(f"{path.name}-wal")
+    return sum(file.stat().st_size for file in (path, log) if file.exists())
+
+
+def _date(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+_GROUP: Final = (
+    *("kind", "source", "model", "template"),
+    *("answered", "failed", "prompt_tokens", "completion_tokens", "cost", "unpriced"),
+)
+_GROUPS = f"""
+SELECT kind, source, model, template, sum(status = '{ANSWERED}'), sum(status <> '{ANSWERED}'),
+       coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0.0),
+       sum(status = '{ANSWERED}' AND cost IS NULL AND kind = '{CHAT}')
+FROM entries GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC, 1, 2, 3, 4"""
+_SAME = """
+SELECT 1 FROM entries
+WHERE key = :key AND status = :status AND answer = :answer AND (created = :created OR NOT :dated)"""
+_DELETE = "DELETE FROM entries WHERE id BETWEEN :first AND :last AND "
+_READ = f"SELECT key, {', '.join((*NAMES, *NUMBERS))}, asked, answer FROM entries WHERE id BETWEEN ? AND ? ORDER BY id"

@@ -1,0 +1,328 @@
+"""Corrections out as training and annotation data, and annotations back in as a table worked by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcjax.core.errors import InputError
+from fcjax.core.records import Label, RelationType
+from fcjax.evaluation.annotator_study import study
+from fcjax.evaluation.inter_rater import (
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    pairwise_kappa,
+    percent_agreement,
+)
+from fcjax.io.datasets import Report, Selection
+from fcjax.io.datasets.corrections import in_words, parse_correction
+from fcjax.io.datasets.finetune import SYSTEM, chosen, conversation, conversations, messages
+from fcjax.io.datasets.label_studio import COMPARISONS, RATINGS, interface, read_annotations, tasks
+from fcjax.scoring.findings import Evidence, Feedback, Finding
+
+AGAINST = Evidence(
+    context="c0",
+    source="c0",
+    target="a0",
+    type=RelationType.CONTRADICTION,
+    probability=0.9,
+    influence=-0.4,
+    title="Ada",
+    links=("http://a",),
+    text="Born in\n1815.",
+)
+BORN = Finding(
+    atom="a0", text="Ada was born in 1816.", label=Label.REFUTED, p=0.02, lower=0.02, upper=0.02, certain=True
+)
+TEA = Finding(atom="a1", text="She liked tea.", label=Label.UNVERIFIED, p=0.5, lower=0.5, upper=0.5, certain=True)
+FEEDBACK = Feedback(findings=(replace(BORN, evidence=(AGAINST,)), TEA), n_atoms=2).to_dict()
+CORRECTED = {
+    "id": "ada",
+    "query": "When was Ada born?",
+    "status": "ok",
+    "response": "Ada was born in 1816. She liked tea.",
+    "best": {"response": "Ada was born in 1815.", "precision": 1.0},
+    "trajectory": [],
+    "feedback": FEEDBACK,
+    "atoms": [{"id": "a0", "p": 0.02}],
+}
+WORDS = """\
+1. [refuted] Ada was born in 1816.
+   - contradiction (0.90): Ada: Born in 1815.
+2. [unverified] She liked tea."""
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_correctors_row_is_read():
+    found = parse_correction(CORRECTED)
+    assert (found.query, found.response) == ("When was Ada born?", "Ada was born in 1816. She liked tea.")
+    assert found.corrected == "Ada was born in 1815."
+    assert found.feedback == WORDS == in_words(found.statements)
+    assert [one.label for one in found.statements] == ["refuted", "unverified"]
+
+
+@pytest.mark.parametrize("key", ["best", "corrected", "correction", "revised_response", "revised", "reference"])
+def test_rows_that_people_put_together_are_read(key):
+    row = {"input": "Q?", "output": "No.", key: "Yes.", "feedback": " Wrong. ", "atoms": [{"text": "x", "label": "S"}]}
+    found = parse_correction(row, 5)
+    assert (found.id, found.query, found.response, found.corrected) == ("5", "Q?", "No.", "Yes.")
+    assert (found.feedback, found.statements[0].text) == ("Wrong.", "x")
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ({"response": "x"}, "best"),
+        ({"corrected": "x"}, "response"),
+        ({"response": "x", "best": {"precision": 1}}, "best.response"),
+        ({"response": "x", "best": "y", "feedback": [1]}, "feedback"),
+        ({"response": "x", "best": "y", "feedback": {"findings": [{"label": "refuted"}]}}, "feedback.findings[0].text"),
+    ],
+)
+def test_faults_of_corrections_name_the_field(row, field):
+    with pytest.raises(InputError) as caught:
+        parse_correction(row)
+    assert [fault.field for fault in caught.value.faults] == [field]
+
+
+def test_feedback_says_what_passages_say_and_long_ones_are_cut():
+    long = FEEDBACK | {"contexts": [FEEDBACK["contexts"][0] | {"text": "word " * 1000}]}
+    words = parse_correction(CORRECTED | {"feedback": long}).feedback
+    assert 500 < max(map(len, words.splitlines())) < 560
+    given = [{"type": "contradiction", "title": "Ada", "text": "Born in 1815.", "probability": 0.9}]
+    by_hand = {"findings": [FEEDBACK["findings"][0] | {"evidence": given}, FEEDBACK["findings"][1]]}
+    assert parse_correction(CORRECTED | {"feedback": by_hand}).feedback == WORDS
+
+
+def test_a_conversation_has_system_user_and_assistant():
+    row = conversation(parse_correction(CORRECTED))
+    assert [turn["role"] for turn in row["messages"]] == ["system", "user", "assistant"]
+    assert row["messages"][0]["content"] == SYSTEM
+    assert row["messages"][1]["content"] == (
+        "Question:\nWhen was Ada born?\n\nAnswer:\nAda was born in 1816. She liked tea.\n\nFeedback:\n" + WORDS
+    )
+    assert row["messages"][2]["content"] == "Ada was born in 1815."
+    bare = conversation(parse_correction(CORRECTED), feedback=False)
+    assert "Feedback" not in bare["messages"][1]["content"]
+    assert messages(None, "x")[1]["content"] == "Answer:\nx"
+
+
+def test_what_cannot_be_learnt_from_is_left_out_and_counted(tmp_path):
+    same = CORRECTED | {"id": "same", "best": {"response": "Ada was born in 1816.  She liked tea."}}
+    failed = {"id": "no", "status": "refused", "response": "x"}
+    path = write(tmp_path / "c.jsonl", CORRECTED, same, failed, {"id": "bad"})
+    report = Report()
+    assert len(list(conversations(path, None, report))) == 1
+    assert report.skipped == {"nothing was changed": 1, "its status is refused": 1}
+    assert (report.rows, report.bad, report.faults[0].line) == (4, 1, 4)
+    assert len(list(conversations(path, unchanged=True))) == 2
+    cut_short = CORRECTED | {"status": "correction_failed"}  # as `fcjax correct` writes it: the best so far is there
+    write(path, CORRECTED, cut_short)
+    assert len(list(conversations(path, None, report := Report(), unchanged=True))) == 1
+    assert report.skipped == {"its status is correction_failed": 1}
+
+
+def test_splits_of_conversations(tmp_path):
+    path = write(tmp_path / "c.jsonl", *(CORRECTED | {"id": f"c{i}"} for i in range(20)))
+    parts = {
+        split: [one.id for one in chosen(path, Selection(seed=1, split=split), Report(), unchanged=False)]
+        for split in ("train", "validation", "test")
+    }
+    assert {split: len(ids) for split, ids in parts.items()} == {"train": 16, "validation": 2, "test": 2}
+    assert len(set.union(*map(set, parts.values()))) == 20
+
+
+def many(count=40):
+    return [parse_correction(CORRECTED | {"id": f"c{i}"}) for i in range(count)]
+
+
+def test_tasks_hide_which_answer_is_the_corrected_one():
+    found = [task["data"] for task in tasks(many(), seed=1)]
+    sides = {data["corrected_is"] for data in found}
+    assert sides == {"A", "B"}
+    for data in found:
+        corrected, original = (data["a"], data["b"])[:: 1 if data["corrected_is"] == "A" else -1]
+        assert (corrected, original) == ("Ada was born in 1815.", CORRECTED["response"])
+    assert found == [task["data"] for task in tasks(many(), seed=1)]
+    assert found != [task["data"] for task in tasks(many(), seed=2)]
+    assert found[0]["statements"][0] == {
+        "text": "Ada was born in 1816.",
+        "label": "refuted",
+        "evidence": "contradiction: Born in\n1815.",
+    }
+
+
+def test_the_interface_shows_fields_of_the_tasks_and_never_which_is_which():
+    view = ET.fromstring(interface())
+    data = next(tasks(many(1)))["data"]
+    shown = {element.get("value", "")[1:] for element in view.iter("Text")}
+    assert {name for name in shown if "[" not in name} <= data.keys()
+    assert {name for name in shown if "[" in name} == {"statements[{{idx}}].text", "statements[{{idx}}].evidence"}
+    assert "corrected_is" not in interface()
+    assert "label" not in interface()
+    names = [element.get("name") for element in view.iter() if element.get("name")]
+    assert len(names) == len(set(names))
+    controls = [element for element in view.iter() if element.get("toName")]
+    assert {element.get("toName") for element in controls} <= set(names)
+    rated = {element.get("name") for element in view.iter("Rating")}
+    assert rated == {f"{name}_{side}" for name in RATINGS for side in "AB"}
+    assert set(COMPARISONS) <= set(names)
+    assert "Repeater" not in interface(statements=False)
+
+
+def annotation(who, ratings, preferred, verdicts=(), **more):
+    """An annotation as Label Studio exports it; `ratings` by the name of the control."""
+    result = [
+        {"from_name": name, "to_name": "x", "type": "rating", "value": {"rating": rating}, "id": name}
+        for name, rating in ratings.items()
+    ]
+    choices = {"preferred": preferred} | {f"statement_{i}": verdict for i, verdict in enumerate(verdicts)}
+    result += [
+        {"from_name": name, "to_name": "x", "type": "choices", "value": {"choices": [choice]}, "id": name}
+        for name, choice in choices.items()
+    ]
+    result.append({"from_name": "comment", "to_name": "x", "type": "textarea", "value": {"text": ["Hm."]}, "id": "t"})
+    return {"id": 1, "completed_by": who, "was_cancelled": False, "result": result, **more}
+
+
+def exported(id, side, *annotations):
+    data = {"id": id, "query": "?", "a": "x", "b": "y", "corrected_is": side}
+    data["statements"] = [{"text": "s", "label": "refuted", "evidence": ""}, {"text": "t", "label": "unverified"}]
+    return {"id": 7, "data": data, "annotations": list(annotations), "predictions": []}
+
+
+EXPORT = [
+    exported(
+        "one",
+        "A",
+        annotation(1, {"factuality_A": 5, "factuality_B": 2}, "A", ["false", "true"]),
+        annotation(2, {"factuality_A": 4, "factuality_B": 2}, "A", ["false", "cannot tell"]),
+    ),
+    exported(
+        "two",
+        "B",
+        annotation(1, {"factuality_A": 3, "factuality_B": 3}, "Neither", ["true", "true"]),
+        annotation({"id": 2, "email": "b@x"}, {"factuality_A": 4, "factuality_B": 2}, "A", ["false", "true"]),
+    ),
+]
+
+
+def read(tmp_path, document):
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    rows = list(read_annotations(path))
+    return [one for row in rows for one in row.value or ()], [fault for row in rows for fault in row.faults]
+
+
+def test_the_table_equals_the_one_worked_by_hand(tmp_path):
+    judgements, faults = read(tmp_path, EXPORT)
+    assert faults == []
+    found = study(judgements)
+    assert (found.tasks, found.annotators) == (2, 3)
+    factuality, preferred = found.criteria
+    assert (factuality.name, factuality.tasks, factuality.judgements) == ("factuality", 2, 8)
+    assert factuality.corrected == pytest.approx((4.5 + 2.5) / 2)  # of task two B is the corrected one
+    assert factuality.original == pytest.approx((2 + 3.5) / 2)
+    assert (factuality.wins, factuality.ties, factuality.losses) == (0.5, 0.0, 0.5)
+    assert factuality.agreement.units == 4
+    assert factuality.agreement.percent == pytest.approx(1 / 4)  # only B of task one was rated alike
+    assert (preferred.name, preferred.original) == ("preferred", None)
+    assert (preferred.wins, preferred.ties, preferred.losses) == (0.5, 0.0, 0.5)
+    assert preferred.agreement.percent == 0.5
+    refuted, unverified = found.verdicts
+    assert (refuted.label, refuted.statements) == ("refuted", 2)
+    assert refuted.shares == {"true": 0.0, "false": 0.5, "cannot tell": 0.5}  # task two is a tie
+    assert unverified.shares == {"true": 0.5, "false": 0.0, "cannot tell": 0.5}
+    table = found.to_markdown()
+    assert "| factuality | 2 | 2.75 | 3.50 | 50% | 0% | 50% | 25% |" in table
+    assert "| refuted | 2 | 0% | 50% | 50% |" in table
+    assert json.loads(json.dumps(found.to_dict()))["criteria"][0]["name"] == "factuality"
+
+
+def test_cancelled_annotations_do_not_count_and_the_last_of_two_does(tmp_path):
+    first = annotation(1, {"factuality_A": 1}, "B")
+    last = annotation(1, {"factuality_A": 5}, "A")
+    skipped = annotation(2, {"factuality_A": 1}, "B", was_cancelled=True)
+    judgements, faults = read(tmp_path, [exported("one", "A", first, last, skipped)])
+    assert faults == []
+    assert [(one.annotator, one.value, one.side) for one in judgements] == [
+        ("1", 5.0, "corrected"),
+        ("1", "corrected", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "field"),
+    [
+        ({"factuality_A": 3}, "[0].data"),
+        (exported("x", "C", annotation(1, {}, "A")), "[0].data.corrected_is"),
+        (exported("x", "A", annotation(None, {}, "A")), "[0].annotations[0].completed_by"),
+        (
+            exported("x", "A", annotation(1, {"factuality_A": 9}, "A")),
+            "[0].annotations[0].result[0].value.rating",
+        ),
+        (exported("x", "A", annotation(1, {}, "Both")), "[0].annotations[0].result[0].value.choices"),
+    ],
+)
+def test_faults_of_an_export_name_the_field(tmp_path, task, field):
+    judgements, faults = read(tmp_path, [task, EXPORT[0]])
+    assert [fault.field for fault in faults] == [field]
+    assert {one.task for one in judgements} == {"one"}
+
+
+# Published examples: Cohen's 2 x 2 table of 50 grant proposals; Fleiss (1971) as in its usual worked example of 14
+# raters; Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", section C, and its interval value.
+FLEISS = [
+    (0, 0, 0, 0, 14), (0, 2, 6, 4, 2), (0, 0, 3, 5, 6), (0, 3, 9, 2, 0), (2, 2, 8, 1, 1),
+    (7, 7, 0, 0, 0), (3, 2, 6, 3, 0), (2, 5, 3, 2, 2), (6, 5, 2, 1, 0), (0, 2, 2, 3, 7),
+]  # fmt: skip
+KRIPPENDORFF = [
+    "1 2 3 3 2 1 4 1 2 . . .",
+    "1 2 3 3 2 2 4 1 2 5 . 3",
+    ". 3 3 3 2 3 4 2 2 5 1 .",
+    "1 2 3 3 2 4 4 1 2 5 1 .",
+]
+
+
+def test_agreement_equals_published_examples():
+    first = ["yes"] * 25 + ["no"] * 25
+    second = ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
+    assert cohen_kappa(first, second) == pytest.approx(0.4)
+    units = []
+    for counts in FLEISS:
+        ratings = [float(value) for value, count in enumerate(counts) for _ in range(count)]
+        units.append({f"r{i}": rating for i, rating in enumerate(ratings)})
+    assert percent_agreement(units) == pytest.approx(0.378, abs=5e-4)
+    assert fleiss_kappa(units) == pytest.approx(0.210, abs=5e-4)
+    columns = zip(*(row.split() for row in KRIPPENDORFF), strict=True)
+    units = [{f"r{i}": float(x) for i, x in enumerate(column) if x != "."} for column in columns]
+    assert krippendorff_alpha(units) == pytest.approx(0.743, abs=5e-4)
+    assert krippendorff_alpha(units, "interval") == pytest.approx(0.849, abs=5e-4)
+
+
+def test_no_agreement_without_two_ratings_and_none_by_chance_alone():
+    for measure in (percent_agreement, pairwise_kappa, fleiss_kappa, krippendorff_alpha):
+        assert measure([]) is None
+        assert measure([{"a": 1.0}, {"b": 2.0}]) is None
+    same = [{"a": "x", "b": "x"}] * 3
+    assert percent_agreement(same) == 1
+    assert pairwise_kappa(same) is fleiss_kappa(same) is krippendorff_alpha(same) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=20))
+def test_agreement_stays_in_its_bounds(pairs):
+    units = [{"a": float(a), "b": float(b)} for a, b in pairs]
+    equal = sum(a == b for a, b in pairs) / len(pairs)
+    assert percent_agreement(units) == pytest.approx(equal)
+    for kappa in (pairwise_kappa(units), fleiss_kappa(units), krippendorff_alpha(units)):
+        assert kappa is None or (-1.001 <= kappa <= 1 and (kappa == pytest.approx(1)) == (equal == 1))

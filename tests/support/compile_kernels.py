@@ -1,0 +1,16 @@
+"""Compiles the kernels into their cache on disk, once, before test workers that would each do it again."""
+
+from samples import clique
+
+from fcjax.core.limits import Limits
+from fcjax.graph.fact_graph import FactGraph
+from fcjax.inference.engine import infer
+from fcjax.inference.map_assignment import most_probable
+
+if __name__ == "__main__":
+    certain = clique(6, 1.0)  # its tables hold zeros
+    graphs = [FactGraph.from_dict(data) for data in (clique(9), certain)]
+    infer(graphs, pairs=True)
+    infer(graphs, effort="fast", limits=Limits(exact_width=3))
+    infer(graphs, effort="label", limits=Limits(exact_width=3))
+    most_probable(graphs[:1])
