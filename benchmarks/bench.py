@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]  # this folder's modules, and the oracle
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "support")]  # this folder's modules, and the oracle
 
 import growth  # noqa: E402
 import machine  # noqa: E402

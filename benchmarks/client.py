@@ -37,7 +37,7 @@ from fcjax.io.http import request_body  # noqa: E402
 from fcjax.io.pacing import Budget, RateLimit  # noqa: E402
 from fcjax.io.store import Store  # noqa: E402
 
-SERVER = HERE.parent / "tests" / "scripted_server.py"
+SERVER = HERE.parent / "tests" / "support" / "scripted_server.py"
 TEXT = "The premise states the same fact in other words, so the hypothesis follows. [Entailment]"
 PREMISE = "The quick brown fox jumps over the lazy dog near the bank of the river. " * 12  # a context of 860 characters
 MANY = 1e9  # a limit that is on, and never reached

@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]  # this folder's modules, and the scripted model's
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "support")]  # this folder's modules, and the scripted model's
 
 import machine  # noqa: E402
 from client import served  # noqa: E402
@@ -32,7 +32,7 @@ from fcjax.stages.pipeline import Pipeline  # noqa: E402
 from fcjax.stages.query import QueryBuilder  # noqa: E402
 from fcjax.stages.relate import RelationModel  # noqa: E402
 
-MODEL = HERE.parent / "tests" / "scripted_model.py"
+MODEL = HERE.parent / "tests" / "support" / "scripted_model.py"
 ATOMS, COPIES = 8, 3
 
 

@@ -1,7 +1,7 @@
 """What became of a response that was to be corrected: every round of it, the best one, and what that cost.
 
-The record is the same for FactCorrector and for the methods that it is compared with (`fcjax.correction.baselines`), which do not
-evaluate what they make: their rounds have no critique.
+The record is the same for FactCorrector and for the methods that it is compared with
+(`fcjax.correction.baselines`), which do not evaluate what they make: their rounds have no critique.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class Critic:
 
     `client` answers prompts and `retrieve` searches; without them, only what a case brings along is used. `pipeline`
     has the stages that come before the relations, `relate` how these are asked for and `screen` which pairs are left
-    out (see `RelationConfig`); the graph version is the settings' one, or FR2. At most `open_cases` cases are before their
-    relations, and four times as many under way in all. Use it in one event loop; client and retriever stay their
+    out (see `RelationConfig`); the graph version is the settings' one, or FR2. At most `open_cases` cases are before
+    their relations, and four times as many under way in all. Use it in one event loop; client and retriever stay their
     owner's.
 
     K is the settings' one; without it, each case's own number of atoms, as in a file of that case alone. Raises

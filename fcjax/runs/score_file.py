@@ -44,7 +44,7 @@ from fcjax.io.files.results import working_file
 from fcjax.io.files.streams import Source, display_name, output_name, refuse_input
 from fcjax.runs.input_scan import InputScan, readable_twice, scan_input
 from fcjax.scoring.rows import Row, unscored_row
-from fcjax.scoring.score_cases import Fingerprints, Job, feedback_of, job, posteriors, reason_of, rows
+from fcjax.scoring.score_cases import Fingerprints, Job, feedback_of, job, posteriors, reason_of, rows, with_feedback
 from fcjax.scoring.settings import Settings
 from fcjax.scoring.summary import Summary
 
@@ -158,12 +158,12 @@ def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: 
     return job(row.value, settings, lack, fingerprint)
 
 
-def _through_engine(jobs: Iterator[Job | Row], settings: Settings, with_feedback: bool) -> Iterator[Row]:
+def _through_engine(jobs: Iterator[Job | Row], settings: Settings, feedback: bool) -> Iterator[Row]:
     """The rows of `jobs`, in order."""
 
     def finished(chunk: list[Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
         made = rows(chunk, solved.result(), settings)
-        if not with_feedback:
+        if not feedback:
             return made
         listed = list(made)
         return map(with_feedback, listed, feedback_of(chunk, listed, settings))

@@ -1,7 +1,7 @@
 """From a case, its graph and its results row to the feedback on it (SPEC 6).
 
-Labels and statuses are the row's (`fcjax.scoring.rows`), and the passages are those that share a factor with a refuted atom
-in the graph. What is failed is in neither: a failure is never a verdict.
+Labels and statuses are the row's (`fcjax.scoring.rows`), and the passages are those that share a factor with a refuted
+atom in the graph. What is failed is in neither: a failure is never a verdict.
 """
 
 from __future__ import annotations

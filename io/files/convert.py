@@ -1,6 +1,7 @@
 """From one format to another: cases, FactReasoner's problems, and fact graphs, in any container.
 
-UAI models come from graphs, which `fcjax.graph.fact_graph` builds: `write_uai(path, FactGraph.from_case(case).to_model())`.
+UAI models come from graphs, which `fcjax.graph.fact_graph` builds:
+`write_uai(path, FactGraph.from_case(case).to_model())`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,10 @@ from random import Random
 import pytest
 import scripted_model as model
 import scripted_writer
+from command import INTERRUPTED, KEY, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax, stored
+from jsonl import rows_in, write
+from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
-from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
-from test_cli_critique import corpus_of, settings, stored
-from test_cli_relate import KEY
-from test_relating import rows_in, write
 
 from fcjax.cli.method_options import CORRECTORS
 from fcjax.correction.baselines import METHODS

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 import scripted_model as model
+from command import INTERRUPTED, KEY, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax, stored
+from jsonl import rows_in, write
+from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
-from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
-from test_cli_relate import KEY, environment, stored
-from test_relating import rows_in, write
 
 from fcjax.stages.chunks import chunks
 
@@ -33,11 +33,6 @@ def source(tmp_path):
     return write(tmp_path / "in.jsonl", *(model.case(town, 1 + town % 3) for town in range(TOWNS)))
 
 
-def corpus_of(tmp_path, towns=TOWNS):
-    rows = ({"title": p.title, "text": p.text, "link": p.link} for p in model.passages(towns, 4))
-    return write(tmp_path / "corpus.jsonl", *rows)
-
-
 @pytest.fixture
 def run(server, tmp_path):
     """Runs `fcjax critique` with the server, a store and a corpus of this test."""
@@ -47,10 +42,6 @@ def run(server, tmp_path):
         return fcjax("critique", *args, "--corpus", corpus, **settings(server, tmp_path) | env)
 
     return go
-
-
-def settings(server, tmp_path):
-    return environment(server, tmp_path) | {"XDG_CACHE_HOME": str(tmp_path / "indexes")}
 
 
 def test_critique_then_rescore(run, source, server, tmp_path):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dataset_rows import BIO, CHECKED, CLAIMS, CORRECTED, EXPORT, QUESTION, TABLE, THREAD, answer
+from jsonl import write
 from scripted_server import ScriptedServer
-from test_datasets import BIO, CHECKED, CLAIMS, QUESTION, TABLE, THREAD, answer, write
-from test_label_studio import CORRECTED, EXPORT
 
 from fcjax.cli.data import data
 from fcjax.cli.main import commands

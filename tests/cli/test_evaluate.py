@@ -11,11 +11,10 @@ import time
 import pytest
 import scripted_model as model
 import scripted_writer
+from command import INTERRUPTED, KEY, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
+from jsonl import write
+from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
-from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
-from test_cli_critique import corpus_of, settings
-from test_cli_relate import KEY
-from test_relating import write
 
 TOWNS = 6
 PLAN = """\

@@ -14,10 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-SCRIPT = Path(sys.executable).with_name("fcjax")
-
-OK, SOME_FAILED, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
+from command import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
 
 
 def case(id, type="entailment", atoms=2, **more):
@@ -44,15 +41,6 @@ def write(path, *cases):
 @pytest.fixture
 def good(tmp_path):
     return write(tmp_path / "good.jsonl", *GOOD)
-
-
-def fcjax(*args, stdin=b"", **env):
-    """Run the script to its end; nothing that it prints may be a traceback."""
-    done = subprocess.run(
-        [SCRIPT, *map(str, args)], input=stdin, capture_output=True, timeout=120, env=os.environ | env, check=False
-    )
-    assert b"Traceback" not in done.stderr + done.stdout
-    return done
 
 
 def test_score_prints_tables_and_writes_results(good, tmp_path):
@@ -472,7 +460,7 @@ def test_version_and_help_are_quick(args):
 
 def test_a_bug_is_one_line_and_a_traceback_only_where_asked_for(good, tmp_path):
     broken = tmp_path / "sitecustomize.py"
-    broken.write_text("import fcjax.runs.input_scan\nfcjax.survey.survey = None\n")
+    broken.write_text("import fcjax.runs.input_scan\nfcjax.runs.input_scan.scan_input = None\n")
     done = fcjax("score", good, PYTHONPATH=str(tmp_path))
     assert done.returncode == 70
     assert "a bug of fcjax" in done.stderr.decode()

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import time
-from contextlib import closing
 from random import Random
 
 import pytest
+from command import INTERRUPTED, KEY, OK, SCRIPT, SOME_FAILED, UNUSABLE, environment, fcjax, stored
+from jsonl import rows_in, write
+from relations import case, judge
 from scripted_server import ScriptedServer
-from test_cli import INTERRUPTED, OK, SCRIPT, SOME_FAILED, UNUSABLE, fcjax
-from test_relating import case, judge, rows_in, write
 
-from fcjax.io.entries import unpack
 from fcjax.io.files import parse_case
-
-KEY = "sk-a-secret-nobody-may-see"
 
 
 @pytest.fixture
@@ -41,15 +37,6 @@ def run(server, tmp_path):
         return fcjax("relate", *args, **environment(server, tmp_path), **env)
 
     return go
-
-
-def environment(server, tmp_path):
-    return {
-        "OPENAI_BASE_URL": server.url,
-        "OPENAI_API_KEY": KEY,
-        "FCJAX_MODEL": "scripted",
-        "FCJAX_STORE": str(tmp_path / "store.sqlite"),
-    }
 
 
 def test_relate_never_writes_over_what_it_reads(run, source, server, tmp_path):
@@ -259,13 +246,6 @@ def test_a_second_interrupt_does_not_wait(server, tmp_path):
     assert process.returncode == INTERRUPTED
     assert b"run the same command to go on" in said
     assert b"Traceback" not in said
-
-
-def stored(path):
-    """The questions that have a reply in a store, whatever process made it."""
-    with closing(sqlite3.connect(path)) as store:
-        rows = store.execute("SELECT asked FROM entries WHERE status = 'answered'").fetchall()
-    return {unpack(asked)["messages"][-1][1] for (asked,) in rows}
 
 
 @pytest.mark.slow

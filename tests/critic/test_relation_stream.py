@@ -1,70 +1,27 @@
-"""RelationConfig a file: order, resuming by the store, budgets, failures; against a real server on loopback."""
+"""Relations for a file: order, resuming by the store, budgets, failures; against a real server on loopback."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import socket
 from collections import Counter
 
 import pytest
+from jsonl import rows_in, write
+from relations import QUICK, case, client_of, judge
 from samples import SHARED
 from scripted_server import ScriptedServer, Weather
 
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts, estimate_file, relate_cases, relate_file
+from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case, read_cases
 from fcjax.io.outcome import Refused
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
+from fcjax.runs.relate_file import estimate_file, relate_file
 from fcjax.stages.relate import RelationModel
-
-QUICK = Retry(attempts=8, first=0.01, longest=0.05)
-
-
-def case(id, atoms=2, contexts=2, **more):
-    """Atoms and contexts of which those with equal numbers say the same; atom i has context i of its own."""
-    return {
-        "id": id,
-        "atoms": [
-            {"id": f"a{i}", "text": f"{id} says {i}", "contexts": [f"c{i}"] * (i < contexts)} for i in range(atoms)
-        ],
-        "contexts": [{"id": f"c{j}", "text": f"{id} says {j}"} for j in range(contexts)],
-        **more,
-    }
-
-
-def judge(messages):
-    """Answers by the texts between the tags: the same number entails, another contradicts, another case is neutral."""
-    content = messages[0]["content"]
-    premise, rest = (
-        re.search(rf"^<({name})>\n(.*?)\n</\1>$", content, re.MULTILINE | re.DOTALL)[2]
-        for name in ("premise", "hypothesis|claims")
-    )
-
-    def label(text):
-        return "entailment" if premise == text else "contradiction" if premise[:-1] == text[:-1] else "neutral"
-
-    if "<claims>" not in content:
-        return f"[{label(rest)}]"
-    claims = [line.partition(". ")[2] for line in rest.splitlines()]
-    return json.dumps({str(i): label(text) for i, text in enumerate(claims, 1)})
-
-
-def write(path, *cases):
-    path.write_text("".join((c if isinstance(c, str) else json.dumps(c)) + "\n" for c in cases))
-    return path
-
-
-def rows_in(path):
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
-
-
-def client_of(server, **more):
-    return Client(Endpoint(server.url, "scripted"), **{"retry": QUICK, "concurrency": 8, **more})
 
 
 @pytest.fixture

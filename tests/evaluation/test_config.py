@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_relating import write
+from jsonl import write
 
 from fcjax.core.errors import SettingsError
 from fcjax.evaluation.config import read_plan

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import scripted_model as model
 import scripted_writer
+from jsonl import rows_in, write
 from scripted_server import ScriptedServer
-from test_relating import rows_in, write
 
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.evaluation import rendering

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from fcjax.core.errors import SettingsError
-from fcjax.evaluation import extras
+from fcjax.evaluation import optional as extras
 from fcjax.evaluation.texts import Bleurt, bleu, corpus_bleu, rouge_l, text_scores, text_words, tokenizer_of
 
 

@@ -8,6 +8,7 @@ import io
 import json
 
 import pytest
+from dataset_rows import BIO, CHECKED, CLAIMS, QUESTION, TABLE, THREAD, answer
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import SHARED
@@ -36,101 +37,6 @@ from fcjax.io.files import case_to_dict, read_cases
 from fcjax.io.files.validate import Notice, validate
 from fcjax.io.store import Store
 from fcjax.stages.falsify import Falsifier
-
-BIO = {
-    "input": "Question: Tell me a bio of Ada Byron.",
-    "output": "Ada Byron was a painter. She was born in 1815.",
-    "topic": "Ada Byron",
-    "cat": ["rare", "Europe"],
-    "annotations": [
-        {
-            "text": "Ada Byron was a painter.",
-            "is-relevant": True,
-            "model-atomic-facts": [{"text": "Ada Byron was a painter."}],
-            "human-atomic-facts": [
-                {"text": "Ada Byron was a painter.", "label": "NS"},
-                {"text": "Ada Byron was.", "label": "IR"},
-            ],
-        },
-        {"text": "Thanks.", "is-relevant": False, "model-atomic-facts": [], "human-atomic-facts": None},
-        {
-            "text": "She was born in 1815.",
-            "is-relevant": True,
-            "model-atomic-facts": [],
-            "human-atomic-facts": [{"text": "Ada Byron was born in 1815.", "label": "S"}],
-        },
-    ],
-}
-CLAIMS = {
-    "prompt": "Which planet has most moons?",
-    "response": "Jupiter has most, 79.",
-    "claims": [{"claim": "Jupiter has most moons.", "label": True}, {"claim": "It has 79.", "label": False}],
-    "label": False,
-    "entry_point": None,
-}
-CHECKED = {
-    "prompt": "Who was the oldest judge?",
-    "response": "It was Judge Roy. I think so. He was born in 1898.",
-    "revised_response": "It was Judge Ann.",
-    "response_factuality": False,
-    "sentences": {
-        "sentence1": {
-            "text": "It was Judge Roy.",
-            "claims": ["The oldest judge was Roy.", "Roy was a judge."],
-            "auto_evidence": [["Ann was the oldest.", "Roy sat in court.", "Cats purr."], ["Roy sat in court.", "NA"]],
-            "auto_evidence_url": [["http://a", "http://r", "http://c"], ["http://r2", "NA"]],
-            "stance_claim_autoEvid": [["refute", "partially-support", "irrelevant"], ["completely-support", "NA"]],
-            "claims_factuality_label": [False, True],
-            "revised_claims": ["The oldest judge was Ann.", "Roy was a judge."],
-        },
-        "sentence2": {"text": "I think so.", "claims": [], "revised_claims": ["NA"]},
-        "sentence3": {
-            "text": "He was born in 1898.",
-            "claims": ["Roy was born in 1898."],
-            "auto_evidence": [[]],
-            "auto_evidence_url": [[]],
-            "stance_claim_autoEvid": [[]],
-            "claims_factuality_label": ["unknown"],
-            "revised_claims": [],
-        },
-    },
-}
-THREAD = {
-    "q_id": "5lcjq6",
-    "title": "Why is the sky blue?",
-    "selftext": "",
-    "category": "Physics",
-    "subreddit": "explainlikeimfive",
-    "answers": {
-        "a_id": ["x", "y", "z"],
-        "text": ["It is not.", "Short waves scatter more.", "[removed]"],
-        "score": [3, 40, 900],
-        "text_urls": [[], [], []],
-    },
-    "title_urls": [],
-    "selftext_urls": [],
-}
-QUESTION = {
-    "subject": "Ada",
-    "relation": "P19",
-    "question": "Where was Ada born?",
-    "options": ["London", "Paris", "uncertain", "Rome"],
-    "correct_option": "A",
-    "default_claim": "Ada was born in London.",
-    "default_evidence": "London records name Ada.",
-    "misinformation_conflict_claim": "Ada was born in Paris.",
-    "misinformation_conflict_evidence": "Paris papers name Ada.",
-    "temporal_conflict_claim": "In 2027 Ada was born in Rome.",
-    "temporal_conflict_evidence": "A later source names Rome.",
-    "semantic_conflict_claim": "Ada, the city, is in Oslo.",
-    "semantic_conflict_evidence": "A map of Oslo.",
-}
-TABLE = (
-    "question_ID,question,context1,context2,answer1,answer2,contradictType,samepassage,merged_context,ref_answer,"
-    "WikipediaArticleTitle,url\n"
-    '7,How many survived?,"There were ""761"" survivors,\nsome say.",Only 700 lived.,761,700,Explicit,Same,m,761|700,'
-    "Lusitania,http://w\n"
-)
 
 
 def write(path, *rows):
@@ -571,12 +477,6 @@ def test_bad_falsifiers_are_refused():
     for bad in ({"errors": 0}, {"ratio": 0.5}, {"max_tokens": 0}):
         with pytest.raises(SettingsError):
             Falsifier(**bad)
-
-
-def answer(messages):
-    """A wrong answer for every question but the third one."""
-    text = messages[0]["content"].partition("<answer>\n")[2].partition("\n</answer>")[0]
-    return "I refuse." if "number 2 " in text else f"<wrong>{text.replace('number', 'letter')}</wrong>"
 
 
 def test_half_of_a_stream_is_made_wrong_in_order_and_once(tmp_path):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from dataset_rows import CORRECTED, EXPORT, FEEDBACK, annotation, exported
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fcjax.core.errors import InputError
-from fcjax.core.records import Label, RelationType
 from fcjax.evaluation.annotator_study import study
 from fcjax.evaluation.inter_rater import (
     cohen_kappa,
@@ -20,38 +19,11 @@ from fcjax.evaluation.inter_rater import (
     pairwise_kappa,
     percent_agreement,
 )
-from fcjax.io.datasets import Report, Selection
+from fcjax.io.datasets import BuildReport, Selection
 from fcjax.io.datasets.corrections import in_words, parse_correction
 from fcjax.io.datasets.finetune import SYSTEM, chosen, conversation, conversations, messages
 from fcjax.io.datasets.label_studio import COMPARISONS, RATINGS, interface, read_annotations, tasks
-from fcjax.scoring.findings import Evidence, Feedback, Finding
 
-AGAINST = Evidence(
-    context="c0",
-    source="c0",
-    target="a0",
-    type=RelationType.CONTRADICTION,
-    probability=0.9,
-    influence=-0.4,
-    title="Ada",
-    links=("http://a",),
-    text="Born in\n1815.",
-)
-BORN = Finding(
-    atom="a0", text="Ada was born in 1816.", label=Label.REFUTED, p=0.02, lower=0.02, upper=0.02, certain=True
-)
-TEA = Finding(atom="a1", text="She liked tea.", label=Label.UNVERIFIED, p=0.5, lower=0.5, upper=0.5, certain=True)
-FEEDBACK = Feedback(findings=(replace(BORN, evidence=(AGAINST,)), TEA), n_atoms=2).to_dict()
-CORRECTED = {
-    "id": "ada",
-    "query": "When was Ada born?",
-    "status": "ok",
-    "response": "Ada was born in 1816. She liked tea.",
-    "best": {"response": "Ada was born in 1815.", "precision": 1.0},
-    "trajectory": [],
-    "feedback": FEEDBACK,
-    "atoms": [{"id": "a0", "p": 0.02}],
-}
 WORDS = """\
 1. [refuted] Ada was born in 1816.
    - contradiction (0.90): Ada: Born in 1815.
@@ -121,21 +93,21 @@ def test_what_cannot_be_learnt_from_is_left_out_and_counted(tmp_path):
     same = CORRECTED | {"id": "same", "best": {"response": "Ada was born in 1816.  She liked tea."}}
     failed = {"id": "no", "status": "refused", "response": "x"}
     path = write(tmp_path / "c.jsonl", CORRECTED, same, failed, {"id": "bad"})
-    report = Report()
+    report = BuildReport()
     assert len(list(conversations(path, None, report))) == 1
     assert report.skipped == {"nothing was changed": 1, "its status is refused": 1}
     assert (report.rows, report.bad, report.faults[0].line) == (4, 1, 4)
     assert len(list(conversations(path, unchanged=True))) == 2
     cut_short = CORRECTED | {"status": "correction_failed"}  # as `fcjax correct` writes it: the best so far is there
     write(path, CORRECTED, cut_short)
-    assert len(list(conversations(path, None, report := Report(), unchanged=True))) == 1
+    assert len(list(conversations(path, None, report := BuildReport(), unchanged=True))) == 1
     assert report.skipped == {"its status is correction_failed": 1}
 
 
 def test_splits_of_conversations(tmp_path):
     path = write(tmp_path / "c.jsonl", *(CORRECTED | {"id": f"c{i}"} for i in range(20)))
     parts = {
-        split: [one.id for one in chosen(path, Selection(seed=1, split=split), Report(), unchanged=False)]
+        split: [one.id for one in chosen(path, Selection(seed=1, split=split), BuildReport(), unchanged=False)]
         for split in ("train", "validation", "test")
     }
     assert {split: len(ids) for split, ids in parts.items()} == {"train": 16, "validation": 2, "test": 2}
@@ -178,43 +150,6 @@ def test_the_interface_shows_fields_of_the_tasks_and_never_which_is_which():
     assert rated == {f"{name}_{side}" for name in RATINGS for side in "AB"}
     assert set(COMPARISONS) <= set(names)
     assert "Repeater" not in interface(statements=False)
-
-
-def annotation(who, ratings, preferred, verdicts=(), **more):
-    """An annotation as Label Studio exports it; `ratings` by the name of the control."""
-    result = [
-        {"from_name": name, "to_name": "x", "type": "rating", "value": {"rating": rating}, "id": name}
-        for name, rating in ratings.items()
-    ]
-    choices = {"preferred": preferred} | {f"statement_{i}": verdict for i, verdict in enumerate(verdicts)}
-    result += [
-        {"from_name": name, "to_name": "x", "type": "choices", "value": {"choices": [choice]}, "id": name}
-        for name, choice in choices.items()
-    ]
-    result.append({"from_name": "comment", "to_name": "x", "type": "textarea", "value": {"text": ["Hm."]}, "id": "t"})
-    return {"id": 1, "completed_by": who, "was_cancelled": False, "result": result, **more}
-
-
-def exported(id, side, *annotations):
-    data = {"id": id, "query": "?", "a": "x", "b": "y", "corrected_is": side}
-    data["statements"] = [{"text": "s", "label": "refuted", "evidence": ""}, {"text": "t", "label": "unverified"}]
-    return {"id": 7, "data": data, "annotations": list(annotations), "predictions": []}
-
-
-EXPORT = [
-    exported(
-        "one",
-        "A",
-        annotation(1, {"factuality_A": 5, "factuality_B": 2}, "A", ["false", "true"]),
-        annotation(2, {"factuality_A": 4, "factuality_B": 2}, "A", ["false", "cannot tell"]),
-    ),
-    exported(
-        "two",
-        "B",
-        annotation(1, {"factuality_A": 3, "factuality_B": 3}, "Neither", ["true", "true"]),
-        annotation({"id": 2, "email": "b@x"}, {"factuality_A": 4, "factuality_B": 2}, "A", ["false", "true"]),
-    ),
-]
 
 
 def read(tmp_path, document):

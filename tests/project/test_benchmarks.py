@@ -124,7 +124,7 @@ json.dump({{"marginals": rows}}, open(given["--output-file"] + ".MAR.json", "w")
 def test_merlin_is_called_as_its_command_line_wants(workloads: ModuleType, peers: ModuleType, tmp_path: Path) -> None:
     """A stand-in with merlin's command line, which checks what it is asked and answers exactly."""
     program = tmp_path / "merlin"
-    program.write_text(f"#!{sys.executable}\n" + STAND_IN.format(tests=str(FOLDER.parent / "tests")))
+    program.write_text(f"#!{sys.executable}\n" + STAND_IN.format(tests=str(FOLDER.parent / "tests" / "support")))
     program.chmod(0o755)
     (graph,) = workloads.Workload("veli5", "FR2", 0.1).graphs(1)
     truth = oracle.eliminate(network(graph)).p

@@ -7,9 +7,10 @@ import json
 import pytest
 import scripted_model as model
 import scripted_writer
+from jsonl import rows_in, write
+from relations import client_of
 from scripted_model import Shelf
 from scripted_server import ScriptedServer, Weather
-from test_relating import client_of, rows_in, write
 
 from fcjax.core.errors import BudgetError, InputError, OutputError
 from fcjax.correction.baselines import METHODS

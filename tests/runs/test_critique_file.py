@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 import scripted_model as model
+from jsonl import rows_in, write
+from relations import client_of
 from scripted_model import Shelf
 from scripted_server import ScriptedServer, Weather
-from test_relating import client_of, rows_in, write
 
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.core.passages import Passage

