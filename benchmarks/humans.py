@@ -1,4 +1,4 @@
-"""The critic's labels against human labels, as the tables of docs/evaluation.md: `python benchmarks/humans.py`.
+"""The critic's labels against human labels, as the tables of docs/evaluate.md: `python benchmarks/humans.py`.
 
 The relations are given (human stances), so that no model is asked: what is measured is the reasoning alone. Nothing
 of the texts is written, figures only.
@@ -16,7 +16,7 @@ from fcjax.io.files import read_cases
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT.parent / "shared" / "cases" / "factcheck_gpt.jsonl"
-PAGE = ROOT / "docs" / "evaluation.md"
+PAGE = ROOT / "docs" / "evaluate.md"
 PLACE = re.compile(r"(?<=<!-- humans: begin -->\n).*?(?=<!-- humans: end -->)", re.DOTALL)
 
 

@@ -281,5 +281,5 @@ def test_the_command_leaves_the_page_alone_where_there_are_no_cases(tmp_path):
 def test_the_tables_of_the_docs_are_those_of_the_shared_cases():
     done = command(SHARED, "--page", "-")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() in (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert done.stdout.strip() in (ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8")
     assert len(presets()) == 4
