@@ -1,4 +1,4 @@
-"""What README and the docs say to do works, and prints what they say it prints."""
+"""Every snippet and command of README and docs runs and prints what the page shows; names and links exist."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import importlib.util
 import io
 import json
 import math
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+import click
 import pytest
 from scripted_server import ScriptedServer
 
 import fcjax
+from fcjax.__main__ import main
+from fcjax.cli.main import commands
 from fcjax.io import files
 from fcjax.stages.templates import quoted
 
@@ -31,9 +33,9 @@ PAGES = [
     ROOT / "examples" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-README = PAGES[0].read_text(encoding="utf-8")
+LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
 ENDPOINT = "http://localhost:8000/v1"
-"""Where the pages' commands ask a model; here it is a server that knows the answers of the examples."""
+"""The endpoint in the pages' commands; here it is a server that knows the answers of the examples."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -41,8 +43,24 @@ def blocks(text: str) -> list[tuple[str, str]]:
     return BLOCK.findall(text)
 
 
+def text_of(page: Path | str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks_of(page: Path | str, language: str) -> list[str]:
+    return [code for name, code in blocks(text_of(page)) if name == language]
+
+
 def page_ids(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def script_of(path: Path):
+    """A script of the project as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
@@ -64,19 +82,11 @@ def relations_of_the_examples():
     return known
 
 
-def hand_of_the_examples():
-    """Who takes the examples' responses apart."""
-    spec = importlib.util.spec_from_file_location("replies", ROOT / "examples" / "replies.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Hand()
-
-
 @pytest.fixture
 def endpoint(tmp_path, monkeypatch):
     """A server that knows the relations of the examples, in the environment as a user names it."""
     relations = relations_of_the_examples()
-    hand = hand_of_the_examples()
+    hand = script_of(ROOT / "examples" / "replies.py").Hand()
 
     def answer(messages):
         parts = dict(re.findall(r"^<(\w+)>\n(.*?)\n</\1>$", messages[0]["content"], re.MULTILINE | re.DOTALL))
@@ -116,52 +126,103 @@ def usual_files(folder):
 
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
 def test_python_runs_and_prints(page, usual_files, endpoint):
-    """Python blocks of a page run one after the other; a text block tells what the last one printed."""
+    """Python blocks of a page run one after the other; a text block after one is what it prints."""
     names: dict[str, object] = {}
     printed = None
-    for language, code in blocks(page.read_text(encoding="utf-8")):
-        if language == "python" and page.name != "spec.md":  # the contract there is written in outlines
+    for language, code in blocks(text_of(page)):
+        if language == "python" and page.name != "spec.md":  # the contract there is an outline
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(code, str(page), "exec"), names)
             printed = out.getvalue()
-        elif language == "text":
+        elif language == "text" and printed is not None:
             assert printed == code
+        else:
+            printed = None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
-def test_commands_run(page, folder, endpoint):
-    """Commands of a page run one after the other, each with the exit code that its comment tells, or 0."""
-    for language, text in blocks(page.read_text(encoding="utf-8")):
+def test_commands_run(page, folder, endpoint, monkeypatch, capsys):
+    """Commands of a page run one after the other, each with the exit code in its comment, or 0.
+
+    A text block after them is in the output of the last one; a line of `...` stands for any lines.
+    """
+    monkeypatch.delenv("COLUMNS", raising=False)
+    printed = None
+    for language, text in blocks(text_of(page)):
+        if language == "text" and printed is not None:
+            assert_shows(printed, text)
+        printed = None
         for line in text.splitlines() if language == "bash" else ():
             command, _, comment = line.replace(ENDPOINT, endpoint.url).partition("  # ")
             program, *arguments = shlex.split(command)
-            if program == "make":
+            if program == "fcjax":
+                expected = int(code[1]) if (code := re.search(r"exit code (\d+)", comment)) else 0
+                monkeypatch.setattr(sys, "argv", [program, *arguments])
+                with pytest.raises(SystemExit) as ended:
+                    main()
+                printed, complaints = capsys.readouterr()
+                assert ended.value.code == expected, f"{line}\n{printed}\n{complaints}"
+            elif program == "make":
                 assert set(arguments) <= targets(), f"{line}: the Makefile has {sorted(targets())}"
-                continue
-            assert program == "fcjax", f"{line}: nothing here tests what {program} does"
-            expected = int(code[1]) if (code := re.search(r"exit code (\d+)", comment)) else 0
-            done = subprocess.run(
-                [Path(sys.executable).with_name("fcjax"), *arguments], capture_output=True, text=True, timeout=120
-            )
-            assert done.returncode == expected, f"{line}\n{done.stdout}\n{done.stderr}"
+            else:
+                assert [program, *arguments] == ["pip", "install", "."], f"{line}: no test runs {program}"
+
+
+def assert_shows(printed: str, shown: str) -> None:
+    rest = "\n".join(line.rstrip() for line in printed.splitlines()) + "\n"
+    for part in shown.split("...\n"):
+        assert part in rest, f"{part}\nis not in\n{printed}"
+        rest = rest.partition(part)[2]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
 def test_named_make_targets_exist(page):
-    named = set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8")))
-    assert named <= targets()
+    assert set(re.findall(r"`make ([a-z-]+)`", text_of(page))) <= targets()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_ids)
+@pytest.mark.parametrize("page", LINKING, ids=page_ids)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    text = text_of(page)
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text) + [(src, "") for src in re.findall(r'src="([^"]+)"', text)]
+    for target, anchor in links:
         if not target.startswith("https://"):
-            assert (page.parent / target).exists(), f"{page_ids(page)} links to {target}"
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page_ids(page)} links to {target}"
+            assert not anchor or anchor in anchors(file), f"{page_ids(page)} links to {target}#{anchor}"
 
 
-def test_case_of_the_readme_comes_out_as_it_says(folder):
-    case, atom = (json.loads(code) for language, code in blocks(README) if language == "json")
+def anchors(page: Path) -> set[str]:
+    """The anchors that a code host gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", text_of(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_index_links_to_every_page():
+    index = text_of("docs/index.md")
+    assert all(f"({page.name})" in index for page in (ROOT / "docs").glob("*.md") if page.name != "index.md")
+
+
+def test_pages_named_in_sources_exist():
+    for folder in ("fcjax", "io", "kernels", "benchmarks", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in re.findall(r"\bdocs/(\w+\.md)", text_of(path)):
+                assert (ROOT / "docs" / name).exists(), f"{path.relative_to(ROOT)} names docs/{name}"
+
+
+def test_readme_is_short():
+    assert len(text_of("README.md").split()) <= 700
+
+
+def test_picture_of_the_speed_is_drawn_from_the_results():
+    pictures = script_of(ROOT / "docs" / "images" / "make.py")
+    drawn = pictures.speed()
+    assert drawn == text_of("docs/images/speed.svg"), "run `python -P docs/images/make.py speed`"
+    ratios = [int(number.replace(",", "")) for number in re.findall(r">([\d,]+)×<", drawn)]
+    assert f"{min(ratios)} to {max(ratios)} times faster" in " ".join(text_of("README.md").split())
+
+
+def test_case_of_the_results_page_comes_out_as_it_says(folder):
+    case, atom = map(json.loads, blocks_of("docs/results.md", "json"))
     Path("case.json").write_text(json.dumps(case), encoding="utf-8")
     assert [row.faults for row in files.read_cases("case.json")] == [()]
     fcjax.score("case.json", "row.jsonl")
@@ -169,9 +230,17 @@ def test_case_of_the_readme_comes_out_as_it_says(folder):
     assert row["atoms"][1] == atom
 
 
+def test_results_page_names_every_key_of_a_row(folder):
+    fcjax.score("examples/cases.jsonl", "rows.jsonl", feedback=True)
+    page = text_of("docs/results.md")
+    row = json.loads(Path("rows.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    atom_keys = {key for atom in row["atoms"] for key in atom}
+    named = set(re.findall(r"`(\w+)`", page))
+    assert (row.keys() - {"id", "atoms"}) | (atom_keys - {"id"}) <= named
+
+
 def test_configs_of_the_models_page_are_read(folder):
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    config, options = (code for language, code in blocks(page) if language == "toml")
+    config, options = blocks_of("docs/models.md", "toml")
     Path("endpoint.toml").write_text(config, encoding="utf-8")
     found = fcjax.Endpoint.from_env(config="endpoint.toml", env={"MY_SERVERS_KEY": "sk-a-key"})
     assert (found.name, found.model, found.key) == (ENDPOINT, "NAME", "sk-a-key")
@@ -181,9 +250,9 @@ def test_configs_of_the_models_page_are_read(folder):
     assert found.options == {"max_completion_tokens": 2000, "temperature": "omit"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/models.md"])
+@pytest.mark.parametrize("page", ["docs/cli.md", "docs/models.md"])
 def test_pages_name_every_variable(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = text_of(page)
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "io").glob("*.py"))
     variables = set(re.findall(r"\b(?:OPENAI|FCJAX)_[A-Z_]+", sources))
     assert len(variables) == 4
@@ -191,8 +260,7 @@ def test_pages_name_every_variable(page):
 
 
 def test_json_of_the_formats_page_is_valid(folder):
-    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    shown = [code for language, code in blocks(page) if language == "json"]
+    shown = blocks_of("docs/formats.md", "json")
     assert len(shown) == 3
     for code in shown:
         Path("shown.json").write_text(code, encoding="utf-8")
@@ -202,25 +270,54 @@ def test_json_of_the_formats_page_is_valid(folder):
 def test_rows_for_a_store_on_the_formats_page_can_be_imported(folder):
     from fcjax.io.maintenance import import_rows
 
-    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    (rows,) = (code for language, code in blocks(page) if language == "jsonl")
+    (rows,) = blocks_of("docs/formats.md", "jsonl")
     Path("rows.jsonl").write_text(rows, encoding="utf-8")
     imported = import_rows(Path("store.sqlite"), "rows.jsonl")
     assert (imported.added, tuple(imported.faults)) == (len(rows.splitlines()), ())
 
 
-def test_readme_names_every_status():
-    assert all(f"`{status}`" in README for status in fcjax.Status)
+def test_statuses_page_names_every_status():
+    page = text_of("docs/statuses.md")
+    assert all(f"| `{status}` |" in page for status in fcjax.Status)
 
 
-@pytest.mark.slow
-def test_readme_names_every_command():
-    tool = Path(sys.executable).with_name("fcjax")
-    told = subprocess.run([tool, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"}).stdout
-    commands = re.findall(r"^  ([a-z]+)  ", told.partition("Commands:")[2].partition("Examples:")[0], re.MULTILINE)
-    assert len(commands) >= 4
-    assert all(f"fcjax {command} " in README for command in commands)
+def options(command: click.Command, context: click.Context) -> set[str]:
+    """The long options of a command and of the commands in it."""
+    if isinstance(command, click.Group):
+        return set().union(*(options(command.get_command(context, name), context) for name in command.commands))
+    given = (param for param in command.params if isinstance(param, click.Option))
+    return {name for param in given for name in (*param.opts, *param.secondary_opts) if name.startswith("--")}
+
+
+def test_cli_page_names_every_command_and_option():
+    page, context = text_of("docs/cli.md"), click.Context(commands)
+    names = commands.list_commands(context)
+    assert len(names) >= 4
+    assert all(f"`fcjax {name}" in page for name in names)
+    real = set().union(*(options(commands.get_command(context, name), context) for name in names))
+    named = set(re.findall(r"--[a-z][a-z-]*", page))
+    assert named - {"--help", "--version"} == real - {"--help", "--wrong", "--feedback"}  # the defaults of --no-...
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_ids)
+def test_commands_that_need_files_have_these_options(page):
+    """Commands in sh blocks need files that are not here; what they are called with exists."""
+    for text in blocks_of(page, "sh"):
+        for line in text.splitlines():
+            program, *words = shlex.split(line)
+            if program == "fcjax":
+                command, context = commands, click.Context(commands)
+                while isinstance(command, click.Group):
+                    command = command.get_command(context, words.pop(0))
+                given = {word for word in words if word.startswith("--")}
+                assert given <= options(command, context), line
+
+
+def test_extras_of_the_pages_exist():
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    for page in PAGES:
+        assert set(re.findall(r"fcjax\[(\w+)\]", text_of(page))) <= extras.keys(), page_ids(page)
 
 
 def targets() -> set[str]:
-    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
