@@ -69,7 +69,9 @@ def speed() -> str:
             width = round(x(rate) - left, 1)
             lines.append(f'<rect x="{left}" y="{y + below}" width="{width}" height="{height}" rx="2" fill="{colour}"/>')
         lines.append(text(x(ours) + 8, y + 12, f"{ours / peer:,.0f}×", font_size="12", fill=OURS))
-    note = f"{machine['cpu']}, {machine['cores']} cores, {machine['date'][:10]}; graphs up to width 16; logarithmic axis"
+    note = (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['date'][:10]}; graphs up to width 16; logarithmic axis"
+    )
     lines += [text(left, bottom + 42, note, font_size="12", fill="#57606a"), "</svg>"]
     return "\n".join(lines) + "\n"
 
