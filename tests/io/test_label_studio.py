@@ -9,6 +9,8 @@ import pytest
 from dataset_rows import CORRECTED, EXPORT, FEEDBACK, annotation, exported
 from hypothesis import given
 from hypothesis import strategies as st
+from nltk.metrics.agreement import AnnotationTask
+from nltk.metrics.distance import binary_distance, interval_distance
 
 from fcjax.core.errors import InputError
 from fcjax.evaluation.annotator_study import study
@@ -243,6 +245,26 @@ def test_agreement_equals_published_examples():
     units = [{f"r{i}": float(x) for i, x in enumerate(column) if x != "."} for column in columns]
     assert krippendorff_alpha(units) == pytest.approx(0.743, abs=5e-4)
     assert krippendorff_alpha(units, "interval") == pytest.approx(0.849, abs=5e-4)
+
+
+three_raters = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=2, max_size=12)
+
+
+@given(three_raters)
+def test_agreement_equals_nltks(ratings):
+    units = [{f"r{i}": float(x) for i, x in enumerate(row)} for row in ratings]
+    triples = [(name, str(item), value) for item, unit in enumerate(units) for name, value in unit.items()]
+    nominal, interval = AnnotationTask(triples, binary_distance), AnnotationTask(triples, interval_distance)
+    if (alpha := krippendorff_alpha(units)) is not None:
+        assert alpha == pytest.approx(nominal.alpha())
+        assert krippendorff_alpha(units, "interval") == pytest.approx(interval.alpha())
+        # With as many ratings per unit, alpha is Fleiss' kappa corrected for the sample's size.
+        kappa, n = fleiss_kappa(units), len(triples)
+        assert kappa is not None
+        assert alpha == pytest.approx(kappa + (1 - kappa) / n)
+    first, second, _ = zip(*ratings, strict=True)
+    if (cohen := cohen_kappa(first, second)) is not None:
+        assert cohen == pytest.approx(nominal.kappa_pairwise("r0", "r1"))
 
 
 def test_no_agreement_without_two_ratings_and_none_by_chance_alone():
