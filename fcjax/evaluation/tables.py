@@ -52,6 +52,23 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A number from 0 to 1 that is shown as whole per cent, or none."""
+
+    value: float | None
+
+    names: ClassVar[tuple[str, ...]] = ("",)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (_kept(self.value),)
+
+    @property
+    def text(self) -> str | None:
+        return None if self.value is None or not math.isfinite(self.value) else f"{self.value:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """A number and its interval."""
 
@@ -133,7 +150,7 @@ class CountOf:
         return f"{self.n} ({self.n_failed} failed)" if self.n_failed else str(self.n)
 
 
-Cell = str | int | Number | Interval | BeforeAfter | Gained | CountOf | None
+Cell = str | int | Number | Share | Interval | BeforeAfter | Gained | CountOf | None
 
 
 @dataclass(frozen=True, slots=True)
