@@ -17,8 +17,8 @@ from fcjax.scoring.measures import relative_gain
 from fcjax.scoring.summary import CONFIDENCE, RESAMPLES, SEED
 
 SAME: Final = 2.5e-7
-"""Differences that are no further apart than this count as equal: scores are rounded to 7 digits, so a difference of two
-is up to 1e-7 from the true one, and two differences up to 2e-7 from each other."""
+"""Differences no further apart than this count as equal: scores are rounded to 7 digits, so a difference of two is up
+to 1e-7 from the true one, and two differences up to 2e-7 from each other."""
 
 _DRAWN_AT_ONCE: Final = 4_000_000  # scores; bounds the bootstrap's memory
 
@@ -78,7 +78,7 @@ class Spread:
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> Spread:
-        """The spread of scores. A partly known one counts with its value in the mean, with its limits in the extremes."""
+        """The spread of scores; a partly known one has its value in the mean and its limits in the extremes."""
         spans = list(spans)
         if not spans:
             return cls()

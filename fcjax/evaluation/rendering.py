@@ -20,11 +20,10 @@ import orjson
 from fcjax.core.errors import InputError, OutputError
 from fcjax.critic.asker import Cost
 from fcjax.evaluation.comparison import MEASURES, Comparison
-from fcjax.evaluation.config import Cell
 from fcjax.evaluation.gains import gain
-from fcjax.evaluation.grid import cell_folder, original_folder
 from fcjax.evaluation.label_study import BASELINE, LabelAgreement, majority, three_way_table
 from fcjax.evaluation.label_study import table as agreement_table
+from fcjax.evaluation.layout import Cell, cell_folder, original_folder
 from fcjax.evaluation.report import HEADS, GridEntry, Spent, comparison_table
 from fcjax.evaluation.scores import EQUIVALENT, TEXTS, compared_texts, reference_of, with_scores
 from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Interval, Number, Table

@@ -37,7 +37,7 @@ def compared_texts(pairs: Iterable[tuple[str | None, str | None]]) -> list[dict[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class FactExtraction:
     """The facts of a case's evidence: those of its first `contexts` texts, `most` of them at most."""
 
     most: int

@@ -57,7 +57,7 @@ def test_a_gain_lies_within_its_span(a, b, c, d, e, f):
     before, after = sorted((a, b, c)), sorted((d, e, f))
     span = gain_span(Span(before[1], before[0], before[2]), Span(after[1], after[0], after[2]))
     low, high = span.low - 1e-12, span.high + 1e-12  # rounding may put equal gains in either order
-    assert -2 <= span.low
+    assert span.low >= -2
     assert low <= span.value <= high
     assert span.high <= 2
 

@@ -14,8 +14,9 @@ from scripted_server import ScriptedServer
 
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.evaluation import rendering
-from fcjax.evaluation.config import Cell, read_plan
+from fcjax.evaluation.config import read_plan
 from fcjax.evaluation.grid import run_grid
+from fcjax.evaluation.layout import Cell
 from fcjax.evaluation.rendering import render
 from fcjax.evaluation.resources import RunBudget
 
@@ -259,7 +260,7 @@ def test_stopped_anywhere_it_ends_with_the_same_files(server, tmp_path):
     stops = 0
     for _ in range(40):
         try:
-            run_grid(plan, tmp_path / "out", purse=RunBudget(prompts=30))
+            run_grid(plan, tmp_path / "out", budget=RunBudget(prompts=30))
             break
         except BudgetError:
             stops += 1
@@ -282,7 +283,7 @@ def test_what_another_plan_has_left_is_in_no_table(server, tmp_path, more):
     if not more:  # the data are others, the plan is the same
         write(tmp_path / "towns.jsonl", *towns((4, 2), (5, 3)))
     with pytest.raises(BudgetError):
-        run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out", purse=RunBudget(prompts=0))
+        run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out", budget=RunBudget(prompts=0))
     found = render(tmp_path / "out", plots=False)
     assert (found.entries, len(found.missing)) == ([], 2)
     assert "Not done yet: towns/small/factcorrector" in (tmp_path / "out" / "report.md").read_text()
@@ -295,10 +296,10 @@ def test_replay_asks_nobody(server, tmp_path):
     more = f"store: {tmp_path}/replies.sqlite\nscores: {{judge: small, assessors: [factverify]}}"
     plan = grid_of(server, tmp_path, "[factcorrector, rac]", more)
     run_grid(plan, tmp_path / "out")
-    calls, purse = server.calls, RunBudget()
-    run_grid(plan, tmp_path / "again", replay=True, purse=purse)
-    assert (server.calls, purse.sent) == (calls, 0)
-    assert purse.hits > 0
+    calls, budget = server.calls, RunBudget()
+    run_grid(plan, tmp_path / "again", replay=True, budget=budget)
+    assert (server.calls, budget.sent) == (calls, 0)
+    assert budget.hits > 0
     render(tmp_path / "out", plots=False)
     render(tmp_path / "again", plots=False)
     assert contents(tmp_path / "again") == contents(tmp_path / "out")
@@ -307,7 +308,7 @@ def test_replay_asks_nobody(server, tmp_path):
 def test_another_plan_takes_no_journal_over(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns(*((town, 3) for town in range(1, 7))))
     with pytest.raises(BudgetError):
-        run_grid(grid_of(server, tmp_path, "[factcorrector]"), tmp_path / "out", purse=RunBudget(prompts=160))
+        run_grid(grid_of(server, tmp_path, "[factcorrector]"), tmp_path / "out", budget=RunBudget(prompts=160))
     assert [path.name for path in (tmp_path / "out").rglob("*.journal")] == ["corrections.jsonl.journal"]
     plan = grid_of(server, tmp_path, "[{name: factcorrector, rounds: 2}]")
     assert run_grid(plan, tmp_path / "out").n_failed == 0
@@ -422,9 +423,9 @@ correctors: [llm1]
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "the plan is empty; allowed: keys with values"),
-        ("- a", "the plan is ['a']; allowed: keys with values"),
-        ("data: [", "is no YAML"),
+        ("", "the file is empty; allowed: keys with values"),
+        ("- a", "the file is ['a']; allowed: keys with values"),
+        ("data: [", "is not YAML"),
         (BASE + "metrics: []", "metrics is unknown; allowed: seed, store, data, models"),
         (BASE.replace("data:", "dat:"), "dat is unknown"),
         (BASE.replace("correctors: [llm1]", ""), "correctors is missing or empty; allowed: a list of one item"),
@@ -444,7 +445,7 @@ correctors: [llm1]
         (BASE.replace("model: s", "model: s, api_key: sk-1"), "models[0].api_key is a key; name the variable"),
         (BASE.replace("model: s", "model: s, price: [1]"), "models[0].price is [1]; allowed: two numbers"),
         (BASE.replace("model: s", "model: s, corrects: maybe"), "models[0].corrects is 'maybe'; allowed: true"),
-        (BASE.replace("model: s", "model: s, corrects: false"), "models is none that corrects"),
+        (BASE.replace("model: s", "model: s, corrects: false"), "models is a list without a model that corrects"),
         (BASE + "critic: {model: x}", "critic.model is 'x'; allowed: 'small'"),
         (BASE + "critic: {preset: mine}", "critic.preset is 'mine'"),
         (BASE + "critic: {version: FR4}", "critic.version is 'FR4'; allowed: 'FR1'"),
@@ -490,11 +491,11 @@ def test_folders_that_are_no_evaluation(tmp_path):
     (tmp_path / "grid.yaml").write_text(BASE)
     for text in ("no JSON", "[1, 2]", "3"):
         (tmp_path / "state.json").write_text(text)
-        with pytest.raises(OutputError, match="is no state of an evaluation"):
+        with pytest.raises(OutputError, match="is not the state of an evaluation"):
             run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "report.md").write_text("of a year's work")
-    with pytest.raises(OutputError, match=r"holds report\.md, and no evaluation"):
+    with pytest.raises(OutputError, match=r"holds report\.md, but not an evaluation"):
         run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path / "mine")
-    with pytest.raises(OutputError, match="no folder can be made"):
+    with pytest.raises(OutputError, match="the folder cannot be created"):
         run_grid(read_plan(tmp_path / "grid.yaml"), Path(tmp_path / "grid.yaml" / "out"))
