@@ -16,8 +16,8 @@ from fcjax.stages.retrieve import EvidenceSearch, Search
 from fcjax.stages.traces import traced, traces
 
 
-def same(text: str) -> str:
-    """What two statements have in common that say the same in the same words."""
+def statement_key(text: str) -> str:
+    """A text that is equal for two statements in the same words: without case, spacing and end marks."""
     return " ".join(text.casefold().split()).rstrip(" .!。")
 
 
@@ -45,14 +45,14 @@ class EvidenceReuse(EvidenceSearch):
         before: dict[str, Atom] = {}
         for atom in self.known.atoms or ():
             if not atom.status.failed:
-                before.setdefault(same(atom.text), atom)
+                before.setdefault(statement_key(atom.text), atom)
         known = self.known.contexts or ()
         everything = tuple(context.id for context in known)
         atoms = [self._found_before(atom, before, everything) for atom in case.atoms or ()]
         wanted = {id for atom in atoms for id in atom.contexts or ()}
         whole = self.pool or not self.searches
         contexts = tuple(context for context in known if whole or context.id in wanted)
-        reused = sum(same(atom.text) in before for atom in atoms)
+        reused = sum(statement_key(atom.text) in before for atom in atoms)
         case = replace(case, atoms=tuple(atoms), contexts=contexts)
         if self.searches:
             case = await EvidenceSearch.run(self, case, search)
@@ -61,7 +61,7 @@ class EvidenceReuse(EvidenceSearch):
         )
 
     def _found_before(self, atom: Atom, before: Mapping[str, Atom], everything: tuple[str, ...]) -> Atom:
-        twin = before.get(same(atom.text))
+        twin = before.get(statement_key(atom.text))
         if twin is not None and twin.contexts is not None:
             return replace(atom, contexts=twin.contexts, status=twin.status)
         if self.searches:

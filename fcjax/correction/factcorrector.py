@@ -24,7 +24,7 @@ from fcjax.core.passages import Retriever
 from fcjax.core.records import Case, Status
 from fcjax.correction.evidence_reuse import EvidenceReuse, was_searched_for
 from fcjax.correction.guards import Guards, comparable
-from fcjax.correction.method import Askers, Method
+from fcjax.correction.method import CaseAskers, Method
 from fcjax.correction.record import Correction, Round, Stop, not_started, precision_of
 from fcjax.correction.refine import Refiner
 from fcjax.critic.asker import Asker
@@ -74,22 +74,22 @@ class Corrector(Method):
         own = {"theta": self.theta, "rounds": self.rounds, "pool": self.pool}
         return {"method": self.name, **own, "refiner": refiner, "guards": asdict(self.guards)}
 
-    async def _corrected(self, case: Case, asking: Askers) -> Correction:
+    async def _corrected(self, case: Case, askers: CaseAskers) -> Correction:
         assert case.response is not None
-        first = await self.critic.using(asker=asking.critic).critique(case)
+        first = await self.critic.using(asker=askers.critic).critique(case)
         begun = Round(
-            number=0, response=case.response, kept=True, why="as it came", cost=asking.spent(), critique=first
+            number=0, response=case.response, kept=True, why="as it came", cost=askers.spent(), critique=first
         )
-        asking.told(begun)
+        askers.on_round(begun)
         if begun.precision is None:
             return not_started(case, self.name, Status(first.status), first.reason or "it has no measures", begun)
         rounds = [begun]
         seen = {comparable(case.response)}
         stop, why, status = self._goal(begun, 0), "", Status.OK
         while stop is None:
-            one, stop, status = await self._round(rounds, seen, case, asking)
+            one, stop, status = await self._round(rounds, seen, case, askers)
             rounds.append(one)
-            asking.told(one)
+            askers.on_round(one)
             why = f"round {one.number}: {one.why}"
             if stop is None and (stop := self._goal(one, one.number)):
                 why = ""
@@ -124,7 +124,7 @@ class Corrector(Method):
                 return f"{self.rounds} of {self.rounds} rounds are done"
 
     async def _round(
-        self, rounds: list[Round], seen: set[str], case: Case, asking: Askers
+        self, rounds: list[Round], seen: set[str], case: Case, askers: CaseAskers
     ) -> tuple[Round, Stop | None, Status]:
         """One pass of the loop: the round, and where it is the last one, why it is."""
         best, first, number = rounds[-1], case.response or "", len(rounds)
@@ -134,11 +134,11 @@ class Corrector(Method):
         critique: Critique | None = None
 
         def done(kept: bool, why: str) -> Round:
-            return Round(number=number, response=text, kept=kept, why=why, cost=asking.spent(), critique=critique)
+            return Round(number=number, response=text, kept=kept, why=why, cost=askers.spent(), critique=critique)
 
         try:
             y = replace(best.critique.case, response=best.response)
-            refined = await self.refiner.run(y, best.feedback, asking.writer.ask, asking.writer.reject)
+            refined = await self.refiner.run(y, best.feedback, askers.writer.ask, askers.writer.reject)
             text = refined.text
             if text is None:
                 return done(False, f"no revision: {refined.why}"), "failed", Status.CORRECTION_FAILED
@@ -147,13 +147,13 @@ class Corrector(Method):
             if fault := self.guards.fault(text, first, seen):
                 return done(False, fault), "guard", Status.OK
             seen.add(comparable(text))
-            critique = await evaluation(self.critic, text, best.critique.case, asking.critic, pool=self.pool)
-            return await self._judged(best, critique, done, asking)
+            critique = await evaluation(self.critic, text, best.critique.case, askers.critic, pool=self.pool)
+            return await self._judged(best, critique, done, askers)
         except FcjaxError as error:  # the run is at its end, and what was found until here is worth keeping
             return done(False, f"it was cut short: {error}"), "failed", Status.CORRECTION_FAILED
 
     async def _judged(
-        self, best: Round, critique: Critique, done: Callable[[bool, str], Round], asking: Askers
+        self, best: Round, critique: Critique, done: Callable[[bool, str], Round], askers: CaseAskers
     ) -> tuple[Round, Stop | None, Status]:
         """Whether a revision is kept: if Pr rises, no more of it has failed than before, and no guard refuses it."""
         assert best.critique is not None
@@ -171,7 +171,7 @@ class Corrector(Method):
         change = f"Pr {old:.4g} -> {new:.4g}"
         if new <= old:
             return done(False, f"{change}: it does not rise"), "no_gain", Status.OK
-        ask, reject = asking.critic.ask, asking.critic.reject
+        ask, reject = askers.critic.ask, askers.critic.reject
         if loss := await self.guards.loss(best.critique, critique, self.critic.how.model, ask, reject):
             one = done(False, f"{change}, but {loss.why}")
             return (one, "guard", Status.OK) if loss.known else (one, "failed", Status.CORRECTION_FAILED)

@@ -14,7 +14,7 @@ from fcjax.core.checks import check_choice, check_number
 from fcjax.core.errors import SettingsError, counted
 from fcjax.core.languages import changed
 from fcjax.core.records import Atom, Label, Relation, RelationType
-from fcjax.correction.evidence_reuse import same
+from fcjax.correction.evidence_reuse import statement_key
 from fcjax.critic.critic import Critique
 from fcjax.stages.answers import Ask, Reject, shown
 from fcjax.stages.relate import Pair, RelationModel, relate
@@ -116,7 +116,7 @@ def comparable(text: str) -> str:
 
 def _words_of(atom: Atom, originals: bool) -> set[str]:
     """What atoms that say the same are known by."""
-    return {same(atom.text), *([same(atom.original)] if originals and atom.original else [])}
+    return {statement_key(atom.text), *([statement_key(atom.original)] if originals and atom.original else [])}
 
 
 def supported(critique: Critique) -> list[Atom]:

@@ -146,7 +146,7 @@ class Correction:
     def _lines(self) -> Iterator[str]:
         failed = f"{self.status}: " if self.status.failed else ""
         yield f"Correction({self.case.id!r}: {self._summary()}; {failed}{self.reason})"
-        yield from (f"  round {one.number}: {_told(one)}" for one in self.rounds)
+        yield from (f"  round {one.number}: {_round_text(one)}" for one in self.rounds)
         if self.changed:
             yield f"  {self.diff.text()}"
 
@@ -190,7 +190,7 @@ def with_k(row: Row, k: K) -> Row:
     return {**row, "best": again(row["best"]), "trajectory": [again(part) for part in row["trajectory"]]}
 
 
-def _told(one: Round) -> str:
+def _round_text(one: Round) -> str:
     pr = "" if one.precision is None else f"Pr {one.precision:.2f}, "
     return f"{pr}{'kept' if one.kept else 'not kept'}: {one.why}"
 

@@ -6,7 +6,6 @@ reply quoted, then by one fresh draw. What still has no verdict has failed, with
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -152,31 +151,7 @@ class Equivalence:
 
 
 @dataclass(frozen=True, slots=True)
-class Tallied:
-    """How often each verdict was given, and how many have none."""
-
-    verdicts: dict[str, int]
-    n: int
-    n_failed: int
-
-    @classmethod
-    def of(cls, judgements: Iterable[JudgeVerdict]) -> Tallied:
-        """Count judgements."""
-        found = Counter(one.verdict for one in judgements)
-        n_failed = found.pop(None, 0)
-        named = {str(verdict): count for verdict, count in sorted(found.items(), key=lambda item: str(item[0]))}
-        return cls(named, sum(named.values()), n_failed)
-
-    def share(self, verdict: str = SAME) -> tuple[float | None, float | None, float | None]:
-        """The share of a verdict, and the least and most that the failed ones could still make of it."""
-        count, total = self.verdicts.get(verdict, 0), self.n + self.n_failed
-        if not total:
-            return None, None, None
-        return count / self.n if self.n else None, count / total, (count + self.n_failed) / total
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
+class CoveredFacts:
     """Which of the facts a text covers; `comprehensiveness` is C = A_in / (A_in + A_out) of SPEC 5."""
 
     facts: tuple[str, ...]
@@ -227,16 +202,16 @@ class Coverage:
         for name in ("pack", "max_tokens", "at_once"):
             check_number(name, getattr(self, name), 1, 2**31 - 1, whole=True)
 
-    async def run(self, text: str | None, facts: Iterable[str], ask: Ask, reject: Reject | None = None) -> Covered:
+    async def run(self, text: str | None, facts: Iterable[str], ask: Ask, reject: Reject | None = None) -> CoveredFacts:
         """Judge every fact; blank ones and repetitions are left out. A blank text misses all, which takes no prompt."""
         unique = tuple(dict.fromkeys(fact.strip() for fact in facts if fact.strip()))
         if text is None:
-            return Covered(unique, tuple(JudgeVerdict(None, "invalid_input: there is no text") for _ in unique))
+            return CoveredFacts(unique, tuple(JudgeVerdict(None, "invalid_input: there is no text") for _ in unique))
         if not text.strip():
-            return Covered(unique, tuple(JudgeVerdict(MISSING) for _ in unique))
+            return CoveredFacts(unique, tuple(JudgeVerdict(MISSING) for _ in unique))
         packs = [unique[start : start + self.pack] for start in range(0, len(unique), self.pack)]
         found = await each(lambda pack: self._pack(text, pack, ask, reject), packs, self.at_once)
-        return Covered(unique, tuple(one for pack in found for one in pack))
+        return CoveredFacts(unique, tuple(one for pack in found for one in pack))
 
     async def _pack(self, text: str, facts: Sequence[str], ask: Ask, reject: Reject | None) -> list[JudgeVerdict]:
         listed = "\n".join(f"{number}. {quoted(fact)}" for number, fact in enumerate(facts, 1))

@@ -24,7 +24,7 @@ from fcjax.evaluation.gains import gain
 from fcjax.evaluation.label_study import BASELINE, LabelAgreement, majority, three_way_table
 from fcjax.evaluation.label_study import table as agreement_table
 from fcjax.evaluation.layout import Cell, cell_folder, original_folder
-from fcjax.evaluation.report import HEADS, GridEntry, Spent, comparison_table
+from fcjax.evaluation.report import HEADS, GridEntry, RunCost, comparison_table
 from fcjax.evaluation.scores import EQUIVALENT, TEXTS, compared_texts, reference_of, with_scores
 from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Interval, Number, Table
 from fcjax.evaluation.tables import Cell as TableCell
@@ -139,7 +139,7 @@ def _read(home: Path, cell: Cell, plan: Mapping[str, Any], names: list[str]) -> 
             names.append(one)
     comparison = Comparison.of(sides[0], sides[1], (*MEASURES, *(one for one in names if one in available)))
     cost = sum((Cost(**row["cost"]) for row in corrections), Cost())
-    spent = Spent(len(corrections), cost.prompts, cost.tokens, cost.dollars)
+    spent = RunCost(len(corrections), cost.prompts, cost.tokens, cost.dollars)
     entry = GridEntry(cell.corrector, cell.model, cell.data, comparison, spent)
     judged = [pair for pair in zip(*verdicts, strict=True) if None not in pair]
     old, new = (Counter(str(pair[side]) for pair in judged) for side in (0, 1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fcjax.evaluation.comparison import MEASURES, Comparison
-from fcjax.evaluation.tables import BeforeAfter, Cell, Column, CountOf, Gained, Number, Table
+from fcjax.evaluation.tables import BeforeAfter, Cell, Column, CountOf, MeanGain, Number, Table
 
 HEADS: Final = {
     "precision": "Pr",
@@ -29,7 +29,7 @@ _SPENT: Final = ("prompts", "tokens", "cost ($)")
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class RunCost:
     """What a run of `n_cases` cost. `cost` is in US dollars, None where a price is not known."""
 
     n_cases: int
@@ -50,7 +50,7 @@ class GridEntry:
     model: str
     data: str
     comparison: Comparison
-    spent: Spent | None = None
+    spent: RunCost | None = None
 
 
 def comparison_table(
@@ -96,9 +96,9 @@ def _cells(entry: GridEntry | None, measures: Sequence[str], digits: int) -> lis
         if change := changes.get(name):
             places = 1 if name == "verifiability" else digits
             cells.append(BeforeAfter(change.before.mean, change.after.mean, places))
-            cells.append(Gained(change.gain.mean, change.gain.sd, change.test.p, change.test.marks, digits))
+            cells.append(MeanGain(change.gain.mean, change.gain.sd, change.test.p, change.test.marks, digits))
         else:
-            cells += [BeforeAfter(None, None), Gained(None, None)]
+            cells += [BeforeAfter(None, None), MeanGain(None, None)]
     totals = (spent.prompts, spent.tokens, spent.cost) if spent else (None, None, None)
     per_case = [spent.per_case(total) if spent else None for total in totals]
     return [*cells, *(Number(value, places) for value, places in zip(per_case, (1, 0, 4), strict=True))]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fcjax.core.records import Case, Status
-from fcjax.correction.evidence_reuse import same
+from fcjax.correction.evidence_reuse import statement_key
 from fcjax.evaluation.assessors.assessor import Assessor
 from fcjax.evaluation.judge import SAME, Coverage, Equivalence
 from fcjax.evaluation.texts import text_scores
@@ -57,7 +57,7 @@ class FactExtraction:
         made = await each(facts, [one.evidence for one in given], AT_ONCE)
         unique: dict[str, str] = {}
         for text in (text for one in made if one for text in one):
-            unique.setdefault(same(text), text)
+            unique.setdefault(statement_key(text), text)
         return {"id": case.id, "facts": list(unique.values())[: self.most], "n_failed": made.count(None)}
 
 

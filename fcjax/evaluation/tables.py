@@ -110,7 +110,7 @@ class BeforeAfter:
 
 
 @dataclass(frozen=True, slots=True)
-class Gained:
+class MeanGain:
     """A mean gain, its standard deviation, the p of its test and the marks that stand for that."""
 
     mean: float | None
@@ -150,7 +150,7 @@ class CountOf:
         return f"{self.n} ({self.n_failed} failed)" if self.n_failed else str(self.n)
 
 
-Cell = str | int | Number | Share | Interval | BeforeAfter | Gained | CountOf | None
+Cell = str | int | Number | Share | Interval | BeforeAfter | MeanGain | CountOf | None
 
 
 @dataclass(frozen=True, slots=True)

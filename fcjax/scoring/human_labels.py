@@ -34,7 +34,7 @@ WIDTH: Final = _PR_DUE + 1
 """Sums a case."""
 
 
-class Judged(NamedTuple):
+class LabelledAtom(NamedTuple):
     """An atom that has both a posterior and a human label."""
 
     p: float
@@ -42,7 +42,7 @@ class Judged(NamedTuple):
     human: str  # one of `HUMAN`
 
 
-def case_sums(judged: Iterable[Judged], failed: Iterable[str] = ()) -> list[float]:
+def case_sums(judged: Iterable[LabelledAtom], failed: Iterable[str] = ()) -> list[float]:
     """The `WIDTH` sums of one case; all zero without a human label.
 
     `failed` holds the human labels of atoms that have no posterior. Pr of the case and the share of human S are taken

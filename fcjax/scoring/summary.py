@@ -141,7 +141,7 @@ def _columns(row: Row, k: K) -> list[float]:
             if atom["p"] is None:
                 unjudged.append(human)
             else:
-                judged.append(agreement.Judged(atom["p"], Label(atom["label"]), human))
+                judged.append(agreement.LabelledAtom(atom["p"], Label(atom["label"]), human))
     labels = agreement.case_sums(judged, unjudged)
 
     measures = row["measures"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
 from xml.etree import ElementTree as ET
@@ -180,7 +180,7 @@ def _time(annotation: Fields) -> datetime | None:
             found = datetime.fromisoformat(annotation.values[key])
         except (KeyError, TypeError, ValueError):
             continue
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
     return None
 
 

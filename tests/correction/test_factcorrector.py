@@ -556,7 +556,9 @@ def test_many_come_in_order_with_their_own_costs():
 
     async def work(corrector):
         cases = map(parse_case, towns)
-        return [one async for one in corrector.correct_many(cases, told=lambda i, one: seen.append((i, one.number)))]
+        return [
+            one async for one in corrector.correct_many(cases, on_round=lambda i, one: seen.append((i, one.number)))
+        ]
 
     def one_by_one(corrector):
         return asyncio.wait_for(gather(corrector), 60)

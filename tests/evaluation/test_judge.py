@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.prompts import Failure, Reply
 from fcjax.correction.verdicts import Vocabulary
-from fcjax.evaluation.judge import Coverage, Covered, Equivalence, JudgeVerdict, Tallied
+from fcjax.evaluation.judge import Coverage, CoveredFacts, Equivalence, JudgeVerdict
 
 WORDS = Vocabulary(
     {"same": ("same", "the same", "equivalent"), "different": ("different", "not the same", "not equivalent")}
@@ -174,16 +174,6 @@ def test_both_orders_must_agree():
     assert judged(Model("[same]", Failure("timeout", "slow")), swapped=True).reason == "timeout: slow"
 
 
-def test_verdicts_are_counted_and_failures_beside_them():
-    found = Tallied.of(
-        [JudgeVerdict("same"), JudgeVerdict("same"), JudgeVerdict("different"), JudgeVerdict(None, "timeout: x")]
-    )
-    assert found == Tallied({"different": 1, "same": 2}, 3, 1)
-    assert found.share("same") == (2 / 3, 2 / 4, 3 / 4)
-    assert Tallied.of([]).share() == (None, None, None)
-    assert Tallied.of([JudgeVerdict(None, "timeout: x")]).share() == (None, 0.0, 1.0)
-
-
 def test_facts_are_packed_and_comprehensiveness_is_the_share_that_is_covered():
     model = Model('{"1": "covered", "2": "missing", "3": "covered"}', '{"1": "not covered"}')
     found = covered(model, ["fact one", "fact two", "fact three", "fact one", " ", "fact four"], pack=3, at_once=1)
@@ -224,7 +214,7 @@ def test_a_prompt_that_is_too_long_is_halved():
 
 def test_nothing_to_cover_and_nothing_to_cover_it_with():
     model = Model()
-    assert covered(model, []) == Covered((), ())
+    assert covered(model, []) == CoveredFacts((), ())
     assert covered(model, []).comprehensiveness is None
     assert covered(model, ["a", "b"], text=" ").comprehensiveness == 0.0
     lost = covered(model, ["a", "b"], text=None)

@@ -16,8 +16,8 @@ from fcjax.core.errors import OutputError, SettingsError
 from fcjax.core.records import Label
 from fcjax.evaluation import plots
 from fcjax.evaluation.comparison import Comparison
-from fcjax.evaluation.report import GridEntry, Spent, comparison_table
-from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Gained, Interval, Number, Table, shown
+from fcjax.evaluation.report import GridEntry, RunCost, comparison_table
+from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Interval, MeanGain, Number, Table, shown
 from fcjax.scoring.measures import AtomCounts, case_measures
 
 
@@ -34,8 +34,8 @@ AFTER = [row("a", 3, 1), row("b", 3, 1), row("c", 3, 1), row("d", 3, 1), LOST]
 # Pr 0.25, 0.5, 0.25, 0.5 -> 0.75: differences 0.5, 0.25, 0.5, 0.25, mean 0.375, sd 0.144, t = 5.196, p = 0.0069 with
 # 3 degrees of freedom; G = 1, 0.4, 1, 0.4: mean 0.7, sd 0.346. K = 4 and 4 atoms: R@K = F1@K = Pr.
 ENTRIES = [
-    GridEntry("FactCorrector", "model_a", "Bio", Comparison.of(BEFORE, AFTER), Spent(5, 60, 12345, 0.0123)),
-    GridEntry("RAC", "model_a", "Bio", Comparison.of(BEFORE, BEFORE), Spent(5, 10, 500)),
+    GridEntry("FactCorrector", "model_a", "Bio", Comparison.of(BEFORE, AFTER), RunCost(5, 60, 12345, 0.0123)),
+    GridEntry("RAC", "model_a", "Bio", Comparison.of(BEFORE, BEFORE), RunCost(5, 10, 500)),
     GridEntry("FactCorrector", "model_a", "ELI5", Comparison.of(BEFORE[:1], AFTER[:1])),
 ]
 
@@ -130,9 +130,9 @@ def test_numbers_are_written_one_way(value, digits, sign, expected):
         (BeforeAfter(0.5, None), None, (0.5, None)),
         (Interval(0.5, 0.25, 0.75, 2), "0.50 (0.25–0.75)", (0.5, 0.25, 0.75)),
         (Interval(0.5, None, None, 2), "0.50", (0.5, None, None)),
-        (Gained(-0.5, 0.1, 0.9), "-0.500 ± 0.100", (-0.5, 0.1, 0.9)),
-        (Gained(0.5, None, math.nan, "*"), "+0.500*", (0.5, None, None)),
-        (Gained(None, None), None, (None, None, None)),
+        (MeanGain(-0.5, 0.1, 0.9), "-0.500 ± 0.100", (-0.5, 0.1, 0.9)),
+        (MeanGain(0.5, None, math.nan, "*"), "+0.500*", (0.5, None, None)),
+        (MeanGain(None, None), None, (None, None, None)),
         (CountOf(3, 0), "3", (3, 0)),
     ],
 )

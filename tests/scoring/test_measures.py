@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.records import Label
 from fcjax.scoring import human_labels as agreement
-from fcjax.scoring.human_labels import Judged
+from fcjax.scoring.human_labels import LabelledAtom
 from fcjax.scoring.measures import (
     AtomCounts,
     case_measures,
@@ -135,8 +135,8 @@ def test_relative_gain():
 
 
 LABELLED = [
-    [Judged(0.9, S, "S"), Judged(0.8, S, "NS"), Judged(0.5, U, "S")],
-    [Judged(0.1, R, "NS"), Judged(0.5, U, "NS"), Judged(0.2, R, "S")],
+    [LabelledAtom(0.9, S, "S"), LabelledAtom(0.8, S, "NS"), LabelledAtom(0.5, U, "S")],
+    [LabelledAtom(0.1, R, "NS"), LabelledAtom(0.5, U, "NS"), LabelledAtom(0.2, R, "S")],
 ]
 
 
@@ -173,7 +173,7 @@ def test_without_labels_there_is_no_agreement():
 
 
 judged = st.lists(
-    st.tuples(probabilities, st.sampled_from(agreement.HUMAN)).map(lambda a: Judged(a[0], Label.of(a[0]), a[1])),
+    st.tuples(probabilities, st.sampled_from(agreement.HUMAN)).map(lambda a: LabelledAtom(a[0], Label.of(a[0]), a[1])),
     max_size=5,
 )
 

@@ -36,7 +36,7 @@ def search_of(critic: Critic, case: Case) -> Search | None:
     """Where evidence for a case is looked for: the contexts that it brought along, else the critic's source, else
     nowhere."""
     if case.contexts is not None:
-        return _Given(case.contexts)
+        return _ContextSearch(case.contexts)
     return None if critic.retriever is None else critic.retriever.search
 
 
@@ -50,7 +50,7 @@ async def found_for(query: str, k: int, search: Search, critic: Critic) -> Found
     return tuple(usable)[:k]
 
 
-class _Given:
+class _ContextSearch:
     """A search in a case's own contexts, by the words that they share with the query."""
 
     def __init__(self, contexts: Iterable[Context]):

@@ -138,7 +138,7 @@ class RAC(Rewriter):
         return {**super().settings(), "unmentioned": self.unmentioned, "max_tokens": self.max_tokens}
 
     async def rewrite(self, case: Case, work: Work) -> None:
-        case = await prepared(self.critic, case, work.asking.critic)
+        case = await prepared(self.critic, case, work.askers.critic)
         if case.status.failed or not case.atoms:
             why = case.extra.get("reason") or "the response has no atoms"
             status = case.status if case.status.failed else Status.NO_ATOMS
@@ -150,11 +150,11 @@ class RAC(Rewriter):
         trace = {"statements": len(case.atoms), **{one: verdicts.count(one) for one in (TRUE, FALSE, UNMENTIONED)}}
         if len(verdicts) < len(case.atoms):
             seen = f"{counted(len(verdicts), 'verdict')} for {counted(len(case.atoms), 'statement')}"
-            told = f"{seen}{f' ({asked.why})' if asked.why else ''}: the response is kept"
+            kept = f"{seen}{f' ({asked.why})' if asked.why else ''}: the response is kept"
             if len(atoms) == len(case.atoms) and asked.why.startswith("unreadable: "):
-                work.leave(told, trace, "unchanged")
+                work.leave(kept, trace, "unchanged")
             else:  # not what a model says, but an outage
-                work.give_up(Status.CORRECTION_FAILED, told, trace)
+                work.give_up(Status.CORRECTION_FAILED, kept, trace)
             return
         false = [atom for atom, verdict in zip(atoms, verdicts, strict=True) if verdict == FALSE]
         if not false:

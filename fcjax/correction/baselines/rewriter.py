@@ -9,7 +9,7 @@ from typing import Any, Final
 from fcjax.core.prompts import Prompt
 from fcjax.core.records import Case, Status
 from fcjax.correction.guards import comparable
-from fcjax.correction.method import Askers, Method
+from fcjax.correction.method import CaseAskers, Method
 from fcjax.correction.record import Correction, Round, Stop
 from fcjax.correction.revision import Revision, revision
 from fcjax.critic.critic import Critic
@@ -24,12 +24,12 @@ class Rewriter(Method):
     was kept before.
     """
 
-    async def _corrected(self, case: Case, asking: Askers) -> Correction:
-        work = Work(self, case, asking)
+    async def _corrected(self, case: Case, askers: CaseAskers) -> Correction:
+        work = Work(self, case, askers)
         await self.rewrite(case, work)
         correction = work.correction()
-        if asking.end and not correction.changed:
-            raise asking.end
+        if askers.end and not correction.changed:
+            raise askers.end
         return correction
 
     @abstractmethod
@@ -40,10 +40,10 @@ class Rewriter(Method):
 class Work:
     """What a method has done about a case so far."""
 
-    def __init__(self, method: Method, case: Case, asking: Askers):
-        self.case, self.asking = case, asking
+    def __init__(self, method: Method, case: Case, askers: CaseAskers):
+        self.case, self.askers = case, askers
         self.critic: Critic = method.critic
-        self.ask, self.reject = asking.writer.ask, asking.writer.reject
+        self.ask, self.reject = askers.writer.ask, askers.writer.reject
         self._method = method
         self.rounds = [Round(number=0, response=case.response, kept=True, why="as it came")]
         self._stop: Stop = "done"
@@ -90,10 +90,10 @@ class Work:
         self._status = status
 
     def _end(self, text: str | None, kept: bool, why: str, trace: Mapping[str, Any] | None) -> None:
-        cost = self.asking.spent()
+        cost = self.askers.spent()
         number = len(self.rounds)
         self.rounds.append(Round(number=number, response=text, kept=kept, why=why, cost=cost, trace=trace or {}))
-        self.asking.told(self.rounds[-1])
+        self.askers.on_round(self.rounds[-1])
 
     def correction(self) -> Correction:
         return Correction(
