@@ -1,7 +1,7 @@
-"""Evidence for a revised response: what was found for the same statements before is used again (SPEC 6).
+"""Evidence for a revised response: the evidence of statements that it keeps is used again (SPEC 6).
 
-So that a response and its revision are judged by the same evidence where they say the same, and that a search which
-fails, or finds something else the second time, moves no verdict.
+A response and its revision are thus judged by the same evidence where they say the same, and a search that fails, or
+finds something else the second time, moves no verdict.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def statement_key(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceReuse(EvidenceSearch):
-    """Retrieves as `EvidenceSearch` does, for the atoms that `known`, a case with contexts, does not have. Make it with
+    """Searches as `EvidenceSearch` does, for the atoms that `known`, a case with contexts, does not have. Make it with
     `after`.
 
     With `pool`, all contexts of `known` stay candidates for every atom, else only those of the atoms that are the same.
-    Without `searches`, nothing is looked for: these contexts are all there is, and a new atom's own ones too.
+    Without `searches`, there is no search: the contexts of `known` are all there are, for new atoms too.
     """
 
     known: Case = field(default_factory=lambda: Case(id="known"))
@@ -36,7 +36,7 @@ class EvidenceReuse(EvidenceSearch):
 
     @classmethod
     def after(cls, how: EvidenceSearch, known: Case, *, pool: bool = False, searches: bool = True) -> EvidenceReuse:
-        """EvidenceSearch as in `how`, after what was found for `known`."""
+        """The search of `how`, with the evidence that was found for `known`."""
         given = {one.name: getattr(how, one.name) for one in fields(EvidenceSearch)}
         return cls(**given, known=begun_from(known, "summarise"), pool=pool, searches=searches)
 
@@ -70,7 +70,7 @@ class EvidenceReuse(EvidenceSearch):
 
 
 def was_searched_for(case: Case) -> bool:
-    """Whether the contexts of a case are what a source was found to have, and not what the case brought along."""
+    """Whether the contexts of a case come from a search; otherwise the input had them."""
     return bool(_trace(case)) and not _trace(case).get("given")
 
 

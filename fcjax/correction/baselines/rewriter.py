@@ -1,4 +1,4 @@
-"""Methods that rewrite a response without knowing how good it is before and after."""
+"""Methods that rewrite a response without evaluating it before or after."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DONE: Final = "the method is done"
 
 
 class Rewriter(Method):
-    """A method that makes one revision, or several, and does not know how good they are.
+    """A method that makes one or more revisions without evaluating them.
 
-    What it makes is kept as it is: only a reply that is no response is not. What ends the run is raised where nothing
-    was kept before.
+    Every revision is kept, unless the reply cannot be a response. An error that ends the run is raised if no revision
+    was kept before it.
     """
 
     async def _corrected(self, case: Case, askers: CaseAskers) -> Correction:
@@ -34,11 +34,11 @@ class Rewriter(Method):
 
     @abstractmethod
     async def rewrite(self, case: Case, work: Work) -> None:
-        """Rewrite the response of a case, which is not blank, and tell `work` of it."""
+        """Rewrite the response of a case, which is not blank, and record the rounds in `work`."""
 
 
 class Work:
-    """What a method has done about a case so far."""
+    """The rounds of a method on one case so far."""
 
     def __init__(self, method: Method, case: Case, askers: CaseAskers):
         self.case, self.askers = case, askers
@@ -51,16 +51,16 @@ class Work:
 
     @property
     def response(self) -> str:
-        """The response as it stands now."""
+        """The latest response that was kept."""
         kept = [one for one in self.rounds if one.kept]
         return kept[-1].response or ""
 
     async def revised(self, prompt: Prompt, statements: Collection[str] = ()) -> Revision:
-        """What comes of a prompt that asks for the response as it stands now, rewritten."""
+        """The revision of the latest response that a prompt asks for."""
         return await revision(prompt, self.response, self.ask, self.reject, statements=statements)
 
     def take(self, found: Revision, trace: Mapping[str, Any] | None = None) -> bool:
-        """End a round with a revision, which is kept if it is one; returns whether it changed the text."""
+        """End a round with a revision, which is kept if it changes the text; returns whether it does."""
         same = found.text is not None and comparable(found.text) == comparable(self.response)
         why = f"no revision: {found.why}" if found.text is None else "the revision is the same text" if same else "made"
         self._end(found.text, found.text is not None and not same, why, trace)
@@ -73,12 +73,12 @@ class Work:
         return self.rounds[-1].kept
 
     def leave(self, why: str, trace: Mapping[str, Any] | None = None, stop: Stop = "nothing_to_correct") -> None:
-        """End a round without a revision, where the method itself leaves the response as it is."""
+        """End a round without a revision, because the method leaves the response as it is."""
         self._end(None, False, why, trace)
         self.stop(stop, why)
 
     def give_up(self, status: Status, why: str, trace: Mapping[str, Any] | None = None) -> None:
-        """End a round that failed."""
+        """End a failed round."""
         self._end(None, False, why, trace)
         self.fail(status, why)
 
