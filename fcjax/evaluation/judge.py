@@ -1,7 +1,7 @@
-"""A language model as the judge: whether two answers say the same, and which facts a text covers (SPEC 5, C).
+"""A language model as a judge: whether two answers say the same, and which facts a text covers (SPEC 5, C).
 
-Both ask through an `ask`, as the stages do, and read with patience: what cannot be read is asked for once more with the
-reply quoted, then by one fresh draw. What still has no verdict has failed, with the reason, and is counted as that.
+Both ask through an `ask`, as the stages do. After a reply that cannot be read, the model is asked once more with the
+reply quoted, then sampled afresh once. An item that still has no verdict has failed, with the reason, and counts so.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _COVERAGE: Final = Vocabulary(
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """A verdict, or the reason why there is none."""
+    """A verdict, or the reason for its absence."""
 
     verdict: str | None
     reason: str | None = None
@@ -113,9 +113,9 @@ class JudgeVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalence:
-    """Whether an answer says the same as another one: `same`, `partly`, `different` or `unanswered`.
+    """Whether two answers say the same: `same`, `partly`, `different` or `unanswered`.
 
-    `swapped` asks in both orders and gives a verdict only where the two agree: a judge may favour the answer that it
+    `swapped` asks in both orders and gives a verdict only if the two agree, since a judge may favour the answer that it
     reads first.
     """
 
@@ -129,7 +129,7 @@ class Equivalence:
     async def run(
         self, query: str | None, answer: str | None, expected: str | None, ask: Ask, reject: Reject | None = None
     ) -> JudgeVerdict:
-        """The judgement of `answer` against `expected`. Blank answers are `unanswered`, which takes no prompt."""
+        """The judgement of `answer` against `expected`. A blank answer is `unanswered` without a prompt."""
         if answer is None or expected is None:
             return JudgeVerdict(None, "invalid_input: there is no answer to compare")
         if not answer.strip() or not expected.strip():
@@ -169,16 +169,16 @@ class CoveredFacts:
 
     @property
     def n_failed(self) -> int:
-        """Facts without a verdict, which are neither inside nor outside."""
+        """Facts without a verdict, in neither of the two."""
         return sum(one.failed for one in self.judgements)
 
     @property
     def comprehensiveness(self) -> float | None:
-        """C over the facts that have a verdict; None where none has."""
+        """C over the facts that have a verdict; None without any."""
         return comprehensiveness(self.n_inside, self.n_outside)
 
     def to_measures(self) -> dict[str, Any]:
-        """What a results row may hold of it, under `measures`: C, its extremes, and the counts."""
+        """The entries for the `measures` of a results row: C, its extremes, and the counts."""
         total = self.n_inside + self.n_outside
         return {
             "comprehensiveness": self.comprehensiveness,
@@ -191,7 +191,7 @@ class CoveredFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Which facts of the evidence a text covers, up to `pack` of them in a prompt."""
+    """Which facts of the evidence a text covers, up to `pack` facts per prompt."""
 
     template: Template = COVERAGE
     pack: int = 16
@@ -203,7 +203,7 @@ class Coverage:
             check_number(name, getattr(self, name), 1, 2**31 - 1, whole=True)
 
     async def run(self, text: str | None, facts: Iterable[str], ask: Ask, reject: Reject | None = None) -> CoveredFacts:
-        """Judge every fact; blank ones and repetitions are left out. A blank text misses all, which takes no prompt."""
+        """Judge every fact, without blanks and repetitions. A blank text misses all of them without a prompt."""
         unique = tuple(dict.fromkeys(fact.strip() for fact in facts if fact.strip()))
         if text is None:
             return CoveredFacts(unique, tuple(JudgeVerdict(None, "invalid_input: there is no text") for _ in unique))
@@ -230,7 +230,7 @@ class Coverage:
 async def _judge(
     prompt: Prompt, words: Vocabulary, count: int, numbered: bool, ask: Ask, reject: Reject | None
 ) -> Asked[str]:
-    """The verdicts on what a prompt asks about, by place."""
+    """The verdicts on the items of a prompt, by index."""
 
     def read(reply: Reply) -> dict[int, str]:
         cut = reply.finish == "length"
