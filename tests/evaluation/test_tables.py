@@ -1,4 +1,4 @@
-"""Tables and pictures: one worked by hand in all three formats, and texts that a format could take for its own."""
+"""Tables and plots: one by hand in all three formats, and texts with the special characters of a format."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ENTRIES = [
 ]
 
 
-def test_the_table_worked_by_hand_as_markdown():
+def test_the_table_by_hand_as_markdown():
     text = comparison_table(ENTRIES, ("precision", "verifiability"), "Corrections").markdown()
     lines = text.splitlines()
     assert lines[0] == "Corrections"
@@ -91,12 +91,12 @@ def test_the_same_table_as_csv():
     assert (second["Bio G(Pr) mean"], second["Bio G(Pr) p"], second["ELI5 Pr before"]) == ("0.0", "", "")
 
 
-def test_two_entries_for_one_place_are_refused():
+def test_two_entries_for_one_cell_are_refused():
     with pytest.raises(ValueError, match="two entries for RAC, model_a, Bio"):
         comparison_table([ENTRIES[1], ENTRIES[1]])
 
 
-def test_what_is_missing_from_the_pairs_is_said():
+def test_notes_count_what_the_pairs_lack():
     empty = {"id": "a", "status": "no_atoms", "atoms": [], "measures": None}
     partly = row("b", 1, 1)
     partly["measures"]["n_failed"] = 1
@@ -118,7 +118,7 @@ def test_what_is_missing_from_the_pairs_is_said():
         (math.inf, 3, False, None),
     ],
 )
-def test_numbers_are_written_one_way(value, digits, sign, expected):
+def test_numbers_have_one_form(value, digits, sign, expected):
     assert shown(value, digits, sign) == expected
 
 
@@ -188,7 +188,7 @@ DRAWINGS = [plots.before_after, plots.gains_by_model]
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
-def test_pictures(draw, tmp_path):
+def test_plots(draw, tmp_path):
     pytest.importorskip("matplotlib")
     entries = [*ENTRIES, GridEntry("$x$ <&", "model_b", "Bio", Comparison.of([], []))]
     for name in ("one.svg", "two.svg", "one.png"):
@@ -214,7 +214,7 @@ def test_a_scatter_has_a_point_for_every_pair(tmp_path):
     assert "FactCorrector, model_a (4)" in svg
 
 
-def test_nothing_to_draw_is_an_empty_picture(tmp_path):
+def test_a_plot_without_points_is_empty(tmp_path):
     pytest.importorskip("matplotlib")
     for draw in DRAWINGS:
         draw([], tmp_path / "empty.png")

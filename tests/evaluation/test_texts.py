@@ -89,7 +89,7 @@ def test_texts_without_words_have_defined_scores(score):
     assert score("no", "yes") == 0.0
 
 
-def test_a_text_that_is_not_there_has_no_scores():
+def test_a_missing_text_has_no_scores():
     found = text_scores([("a b", "a b"), (None, "a b"), ("a b", None)])
     assert found == [{"rouge_l": 1.0, "bleu": 1.0}, None, None]
 
@@ -100,7 +100,7 @@ def test_an_error_about_a_missing_package_says_how_to_get_it():
         extras.load("not_installed_here.figure", "plots", "a picture")
 
 
-def test_a_package_that_is_there_but_broken_is_no_missing_package(tmp_path, monkeypatch):
+def test_a_broken_package_is_not_reported_as_missing(tmp_path, monkeypatch):
     (tmp_path / "half_installed.py").write_text("import something_that_is_not_there\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="something_that_is_not_there"):
