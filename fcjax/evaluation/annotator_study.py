@@ -76,11 +76,12 @@ class Study:
         names += ["agreement", "Cohen", "Fleiss", "alpha"]
         found = [Table(tuple(map(Column, names)), tuple(map(_criterion_cells, self.criteria)))]
         if self.verdicts:
-            rows = (
+            names = ["critic's label", "statements", *VERDICTS]
+            rows: list[tuple[Cell, ...]] = [
                 (one.label, one.statements, *(Share(one.shares[verdict]) for verdict in VERDICTS))
                 for one in self.verdicts
-            )
-            found.append(Table(tuple(map(Column, ("critic's label", "statements", *VERDICTS))), tuple(rows)))
+            ]
+            found.append(Table(tuple(map(Column, names)), tuple(rows)))
         return tuple(found)
 
     def to_markdown(self) -> str:

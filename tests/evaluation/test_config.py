@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import fields
+from inspect import signature
+from typing import get_args
 
 import pytest
 from jsonl import write
 
 from fcjax.core.errors import SettingsError
+from fcjax.correction.baselines import METHODS
 from fcjax.correction.guards import Guards
 from fcjax.correction.refine import Refiner
-from fcjax.evaluation.config import read_plan
+from fcjax.evaluation.assessors import ASSESSORS
+from fcjax.evaluation.config import Scores, read_plan
+from fcjax.evaluation.config_correctors import CorrectorConfig, GuardsConfig, RefinerConfig
 
 BASE = "data: [towns.jsonl]\nmodels: [{model: m%s}]\ncorrectors: [%s]\n%s"
 
@@ -132,3 +138,16 @@ def test_a_mapping_in_the_place_of_a_list_is_not_shown(tmp_path):
 def test_pydantic_loads_only_when_a_plan_is_read():
     code = "import sys, fcjax.evaluation.rendering, fcjax.evaluation.grid; print('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_sections_have_the_arguments_of_their_classes():
+    assert set(GuardsConfig.model_fields) == {one.name for one in fields(Guards)}
+    assert set(RefinerConfig.model_fields) == {one.name for one in fields(Refiner)} - {"template"}
+    sections = CorrectorConfig.__subclasses__()
+    assert {get_args(kind.model_fields["method"].annotation)[0] for kind in sections} == set(METHODS)
+    for kind in sections:
+        method = METHODS[get_args(kind.model_fields["method"].annotation)[0]]
+        own = kind.model_fields.keys() - CorrectorConfig.model_fields.keys()
+        assert own == signature(method).parameters.keys() - {"critic", "client", "open_cases"}
+    (assessors,) = get_args(Scores.model_fields["assessors"].annotation)
+    assert set(get_args(assessors)) == set(ASSESSORS)
