@@ -1,4 +1,4 @@
-"""Benchmarks of the engine: `python benchmarks/bench.py --help`; README.md beside this file says what is measured."""
+"""Benchmarks of the engine: `python benchmarks/bench.py --help`; README.md describes what is measured."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ HEAD = (
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="small sizes, a minute or two on two cores")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one or two minutes on two cores")
     parser.add_argument("--sizes", default=",".join(SIZES), help="workload sizes, separated by commas")
     parser.add_argument("--presets", default="release,paper", help="presets, separated by commas")
-    parser.add_argument("--seconds", type=float, default=1.5, help="aim for the time of one run")
-    parser.add_argument("--most", type=int, default=50_000, help="graphs in one run, at most")
-    parser.add_argument("--runs", type=int, default=5, help="runs, of which the median counts")
-    parser.add_argument("--budget", type=float, help="seconds after which no further workload is begun")
+    parser.add_argument("--seconds", type=float, default=1.5, help="target time of one run")
+    parser.add_argument("--most", type=int, default=50_000, help="maximum number of graphs in one run")
+    parser.add_argument("--runs", type=int, default=5, help="number of runs, of which the median is reported")
+    parser.add_argument("--budget", type=float, help="seconds after which no further workload starts")
     parser.add_argument("--check-width", type=int, default=14, help="widest graph whose answer is checked in float64")
     parser.add_argument("--proofs", type=int, default=20, help="wide graphs of each workload in the part `proof`")
-    parser.add_argument("--largest-batch", type=int, default=100_000, help="of the part `growth`")
-    parser.add_argument("--widest", type=int, default=24, help="width of the part `growth`")
-    parser.add_argument("--backend", choices=("cpu", "xla"), help="of the sweep; by device when left out")
-    parser.add_argument("--merlin", metavar="PATH", help="the merlin executable, to be run as a subprocess")
+    parser.add_argument("--largest-batch", type=int, default=100_000, help="largest batch of the part `growth`")
+    parser.add_argument("--widest", type=int, default=24, help="largest width of the part `growth`")
+    parser.add_argument("--backend", choices=("cpu", "xla"), help="backend of the sweep [by device]")
+    parser.add_argument("--merlin", metavar="PATH", help="the merlin executable, which runs as a subprocess")
     parser.add_argument("--out", type=Path, default=HERE / "results", metavar="DIR", help="folder of the results")
     parser.set_defaults(**(QUICK if "--quick" in sys.argv else {}))
     chosen = parser.parse_args()
@@ -57,7 +57,7 @@ def options() -> argparse.Namespace:
 
 
 def efforts(workload: Workload) -> tuple[str, ...]:
-    """`tight` for all; the cheaper efforts where graphs are wide."""
+    """`tight` for all; the cheaper efforts too for workloads with wide graphs."""
     wide = workload.size == "biofr" and (workload.version == "FR3" or workload.cross >= 0.1)
     return ("tight", "label", "fast") if wide and workload.preset == "release" else ("tight",)
 
@@ -83,7 +83,7 @@ def proof_line(row: dict[str, Any]) -> str:
 
 
 class Record:
-    """The results so far, on disk after every row, so that a run that is cut short leaves what it has."""
+    """The results so far, written to disk after every row, so that an interrupted run keeps them."""
 
     def __init__(self, folder: Path, given: argparse.Namespace):
         self.machine = machine.describe()
@@ -148,16 +148,15 @@ def main() -> int:
     if "growth" in parts and not late("growth"):
         for row in growth.by_batch(plan, given.largest_batch):
             record.add("by_batch", row)
-            print(
-                f"batch {row['batch']:7,}: {row['ms']:10.2f} ms, {row['ms'] / row['batch']:.4f} ms a graph", flush=True
-            )
+            each = row["ms"] / row["batch"]
+            print(f"batch {row['batch']:7,}: {row['ms']:10.2f} ms, {each:.4f} ms per graph", flush=True)
         for row in growth.by_width(plan, range(4, given.widest + 1, 2), min(given.widest, 16)):
             record.add("by_width", row)
             peer = f", pyAgrum {row['pyagrum_ms']:.1f} ms" if "pyagrum_ms" in row else ""
-            print(f"width {row['width']:2}: {row['ms']:10.3f} ms a graph{peer}", flush=True)
+            print(f"width {row['width']:2}: {row['ms']:10.3f} ms per graph{peer}", flush=True)
         growth.plot(record.rows["by_batch"], record.rows["by_width"], record.title, record.picture)
     if record.rows["left_out"]:
-        print(f"left out when the budget of {given.budget:.0f} s was spent: {'; '.join(record.rows['left_out'])}")
+        print(f"left out because the budget of {given.budget:.0f} s was used up: {'; '.join(record.rows['left_out'])}")
     print(f"{perf_counter() - began:.0f} s; {record.path}")
     return 0
 

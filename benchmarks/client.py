@@ -1,6 +1,6 @@
-"""Benchmark of the client: throughput beside a bare aiohttp loop and litellm, CPU a prompt, pauses, memory.
+"""Benchmark of the client: throughput compared with a bare aiohttp loop and litellm, CPU per prompt, pauses, memory.
 
-All parts ask one scripted server, which runs as a process of its own, at the same concurrency.
+All parts send to one scripted server, which runs as a separate process, at the same concurrency.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from fcjax.io.store import Store  # noqa: E402
 SERVER = HERE.parent / "tests" / "support" / "scripted_server.py"
 TEXT = "The premise states the same fact in other words, so the hypothesis follows. [Entailment]"
 PREMISE = "The quick brown fox jumps over the lazy dog near the bank of the river. " * 12  # a context of 860 characters
-MANY = 1e9  # a limit that is on, and never reached
+MANY = 1e9  # a limit that is on but never reached
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few prompts, about 15 seconds")
-    parser.add_argument("--prompts", type=int, help="a run of the client or the bare loop [6000, quick 800]")
+    parser.add_argument("--prompts", type=int, help="prompts per run of the client and the bare loop [6000, quick 800]")
     parser.add_argument("--litellm", type=int, help="prompts for litellm, 0 leaves it out [600, quick 80]")
     parser.add_argument("--memory", type=int, help="prompts of the memory run, 0 leaves it out [100000, quick 2000]")
-    parser.add_argument("--runs", type=int, help="of each, in turns; the median counts [5, quick 3]")
+    parser.add_argument("--runs", type=int, help="runs of each, alternating; the median is reported [5, quick 3]")
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument(
-        "--delay", type=float, default=0.05, help="seconds that the server takes for a reply, give or take half"
+        "--delay", type=float, default=0.05, help="seconds that the server takes for a reply, plus or minus half"
     )
-    parser.add_argument("--logprobs", type=int, default=5, help="alternatives a token")
+    parser.add_argument("--logprobs", type=int, default=5, help="alternatives per token")
     parser.add_argument("--out", type=Path, default=HERE / "results", metavar="DIR", help="folder of the results")
     given = parser.parse_args()
     for name, whole, quick in (("prompts", 6000, 800), ("litellm", 600, 80), ("memory", 100_000, 2000), ("runs", 5, 3)):
@@ -64,7 +64,7 @@ def options() -> argparse.Namespace:
 
 
 def prompts(count: int, logprobs: int, run: str) -> Iterator[Prompt]:
-    """Relation prompts, each a new one."""
+    """Relation prompts, all of them different."""
     for i in range(count):
         content = f"Premise: {PREMISE}\nHypothesis: run {run}, number {i}.\nAnswer with one label in brackets."
         yield Prompt(messages=(("user", content),), template="bench/1", max_tokens=64, top_logprobs=logprobs)
@@ -72,7 +72,7 @@ def prompts(count: int, logprobs: int, run: str) -> Iterator[Prompt]:
 
 @contextlib.contextmanager
 def served(delay: float, script: Path = SERVER, *more: str) -> Iterator[str]:
-    """The URL of a server in a process of its own."""
+    """The URL of a server in a separate process."""
     command = [sys.executable, "-P", str(script), "--delay", str(delay), "--spread", "0.5", *more]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -82,7 +82,7 @@ def served(delay: float, script: Path = SERVER, *more: str) -> Iterator[str]:
 
 
 class Pauses:
-    """How long the event loop kept a task waiting that wanted to run every millisecond."""
+    """Measures how long the event loop delays a task that is due every millisecond."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -95,7 +95,7 @@ class Pauses:
 
 
 async def timed(count: int, work: Awaitable[int]) -> dict[str, float]:
-    """Runs `work`, which returns how many prompts it got answers to: all, or the numbers mean nothing."""
+    """Times `work`, which returns the number of prompts with an answer; ends the benchmark unless all have one."""
     pauses = Pauses()
     watcher = asyncio.create_task(pauses.watch())
     gc.collect()
@@ -109,7 +109,7 @@ async def timed(count: int, work: Awaitable[int]) -> dict[str, float]:
 
 
 async def bare(url: str, asked: Iterator[Prompt], concurrency: int) -> int:
-    """What the least code does: workers that post, read and parse; no limits, no retries, no records."""
+    """The smallest client: workers that post, read and parse, without limits, retries or records."""
     connector = aiohttp.TCPConnector(limit=concurrency)
     async with aiohttp.ClientSession(connector=connector, headers={"Content-Type": "application/json"}) as session:
 
@@ -137,7 +137,7 @@ async def ours_in_full(url: str, asked: Iterator[Prompt], concurrency: int, *, s
 
 @contextlib.contextmanager
 def new_store() -> Iterator[Store]:
-    """An empty store, opened and closed outside of what is timed: closing writes its log back, once a run."""
+    """An empty store, opened and closed outside the timed part: closing writes its log back, once per run."""
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "store.sqlite") as store:
         yield store
 
@@ -164,7 +164,7 @@ async def by_litellm(url: str, asked: Iterator[Prompt], concurrency: int) -> int
 
 
 def speed(url: str, given: argparse.Namespace, store: Store) -> dict[str, dict[str, float]]:
-    """The median run of each way to ask, taken in turns so that the machine's moods fall on all alike."""
+    """The median run of each client; the runs alternate, so that changes of the machine's speed affect all alike."""
     ways: dict[str, tuple[int, Callable[[str, Iterator[Prompt], int], Awaitable[int]]]] = {
         "bare": (given.prompts, bare),
         "client": (given.prompts, ours),
@@ -176,7 +176,7 @@ def speed(url: str, given: argparse.Namespace, store: Store) -> dict[str, dict[s
     for name, (_, way) in ways.items():  # warm up: imports, connections, tables
         asyncio.run(timed(50, way(url, prompts(50, given.logprobs, f"{name}, warm up"), given.concurrency)))
     gc.collect()
-    gc.freeze()  # litellm's million objects are not ours to be looked through, 300 ms at a time
+    gc.freeze()  # else the collector scans litellm's million objects, 300 ms at a time
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
     for run, (name, (count, way)) in itertools.product(range(given.runs), ways.items()):
         asked = prompts(count, given.logprobs, f"{name} {run}")
@@ -189,7 +189,7 @@ def speed(url: str, given: argparse.Namespace, store: Store) -> dict[str, dict[s
 
 
 def memory(url: str, given: argparse.Namespace) -> dict[str, float]:
-    """Resident memory in the course of one long run with the store and all limits on."""
+    """Resident memory during one long run with the store and all limits on."""
     total = given.memory
     marks = {total // 5: 0.0, total: 0.0}
 
@@ -209,7 +209,7 @@ def memory(url: str, given: argparse.Namespace) -> dict[str, float]:
 
 
 def resident_mib() -> float:
-    """Resident memory now where the system tells (Linux), else the peak."""
+    """The current resident memory on Linux, elsewhere the peak."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     return machine.peak_mib()
@@ -232,7 +232,7 @@ def main() -> int:
     if held:
         print(
             f"memory: {held['mib']:.0f} MiB after {held['prompts']:,} prompts, peak {held['peak_mib']:.0f}, "
-            f"{held['mib_per_100k']:+.1f} MiB a 100,000 prompts"
+            f"{held['mib_per_100k']:+.1f} MiB per 100,000 prompts"
         )
     where = machine.describe()
     stem = f"{where['date'][:10]}-client-{where['platform']}" + ("-quick" if given.quick else "")

@@ -1,7 +1,7 @@
-"""Benchmark of the critic: is the endpoint's window full while responses go through all stages?
+"""Benchmark of the critic: is the endpoint's window full while responses pass through all stages?
 
-200 responses of 8 atoms, 3 passages an atom (24 contexts a case, FR2: 192 questions), asked of a scripted model that
-runs as a process of its own, with searches that take their time as well. Then once more with every reply in the store.
+200 responses of 8 atoms, 3 passages per atom (24 contexts per case, FR2: 192 questions), with a scripted model in a
+separate process and searches that take time as well. A second run has every reply in the store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few cases, about 15 seconds")
     parser.add_argument("--cases", type=int, help="[200, quick 30]")
     parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--delay", type=float, default=0.25, help="seconds that a reply takes, give or take half")
+    parser.add_argument("--delay", type=float, default=0.25, help="seconds that a reply takes, plus or minus half")
     parser.add_argument("--search", type=float, default=0.2, help="seconds that a search takes")
     parser.add_argument("--style", choices=["pairwise", "packed"], default="pairwise")
     parser.add_argument("--out", type=Path, default=HERE / "results", metavar="DIR", help="folder of the results")
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
 
 
 def critiqued(url: str, given: argparse.Namespace, folder: Path, out: str, store: Store) -> dict[str, Any]:
-    """One run over all cases, and what it took."""
+    """One run over all cases, with its time, prompts and memory."""
     client = Client(Endpoint(url, "scripted"), store=store, concurrency=given.concurrency)
     critic = Critic(
         client,
@@ -75,7 +75,7 @@ def critiqued(url: str, given: argparse.Namespace, folder: Path, out: str, store
         "from_store": stats.cache_hits,
         "cpu_ms": 1e3 * cpu / stats.asked,
         "full": stats.mean_concurrency / given.concurrency,
-        "busy": stats.busy / (seconds * given.concurrency),  # beginning and end of the whole run included
+        "busy": stats.busy / (seconds * given.concurrency),  # with the beginning and the end of the run
         "peak_mib": machine.peak_mib(),
     }
 

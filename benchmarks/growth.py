@@ -1,4 +1,4 @@
-"""How cost grows: with the batch, from one graph to a hundred thousand, and with the width."""
+"""Growth of the cost with the batch, from one graph to a hundred thousand, and with the width."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH = Workload("bio", "FR2", 0.1)
 
 
 def by_batch(plan: Plan, largest: int) -> Iterator[dict[str, Any]]:
-    """Time a graph for batches of 1, 10, 100, ... `largest` graphs; of a batch of one, the median over many graphs."""
+    """Time per graph for batches of 1, 10, 100, ... `largest` graphs; for a batch of one, the median of many."""
     graphs = BATCH.graphs(largest)
     size = 1
     while size <= largest:
@@ -31,7 +31,7 @@ def by_batch(plan: Plan, largest: int) -> Iterator[dict[str, Any]]:
 
 
 def by_width(plan: Plan, widths: range, peer_width: int) -> Iterator[dict[str, Any]]:
-    """Time a graph for k-trees of every width, in batches of about `plan.seconds`; pyAgrum up to `peer_width`."""
+    """Time per graph for k-trees of every width, in batches of about `plan.seconds`; pyAgrum up to `peer_width`."""
     for width in widths:
         count = max(1, min(4096, 2 ** (22 - width)))
         graphs = tied(width, count)

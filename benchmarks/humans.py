@@ -1,7 +1,7 @@
 """The critic's labels against human labels, as the tables of docs/evaluate.md: `python benchmarks/humans.py`.
 
-The relations are given (human stances), so that no model is asked: what is measured is the reasoning alone. Nothing
-of the texts is written, figures only.
+The relations are given (human stances), so that only the inference is measured, without a model. The tables hold
+numbers only, none of the texts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PLACE = re.compile(r"(?<=<!-- humans: begin -->\n).*?(?=<!-- humans: end -->)", 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", type=Path, nargs="?", default=CASES, help="cases with relations and human labels")
-    parser.add_argument("--page", type=Path, default=PAGE, help="where the tables go, between two marks; - prints them")
+    parser.add_argument("--page", type=Path, default=PAGE, help="page of the tables, between two marks; - prints them")
     chosen = parser.parse_args()
     if not chosen.cases.is_file():
-        print(f"{chosen.cases}: no such file; nothing to measure, {chosen.page} stays as it is", file=sys.stderr)
+        print(f"{chosen.cases}: no such file; {chosen.page} is unchanged", file=sys.stderr)
         return 0
     cases = [row.value for row in read_cases(chosen.cases) if row.value is not None]
     found = agreements(cases)

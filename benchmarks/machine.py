@@ -1,4 +1,4 @@
-"""What a result was measured on, and how much memory it took."""
+"""The machine of a result: commit, devices, versions; and the memory of a process."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def _cpu() -> str:
 
 
 def forget_peak() -> None:
-    """Start the measure of peak memory again, where the system can (Linux)."""
+    """Reset the peak of memory, on Linux."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_mib() -> float:
-    """Peak resident memory of this process in MiB, since `forget_peak` where that works."""
+    """Peak resident memory of this process in MiB, since `forget_peak` on Linux."""
     try:
         with open("/proc/self/status") as lines:
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
@@ -78,7 +78,7 @@ def peak_mib() -> float:
 
 
 def device_peak_mib() -> float | None:
-    """Peak memory of the first JAX device in MiB, since the process began; None where it is the host's own."""
+    """Peak memory of the first JAX device in MiB, since the process started; None if it is the host's memory."""
     import jax
 
     stats = jax.local_devices()[0].memory_stats() or {}

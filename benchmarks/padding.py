@@ -1,4 +1,4 @@
-"""How much of what the XLA backend sweeps is padding: it needs the plans, so it looks inside of the engine."""
+"""The share of padding in the sweeps of the XLA backend, from the engine's internal plans."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TILE_BYTES = 2**27  # the default of `sweep_xla.sweep_planned`
 
 
 def waste(graphs: Sequence[FactGraph], effort: str) -> dict[str, Any]:
-    """Padded table entries a table entry of the plans, less one, over the exact rows; and the number of size classes.
+    """Padded table entries per table entry of the plans, minus one, over the exact rows; and the number of classes.
 
-    `classes` counts what widths and step counts cost, `whole` spare rows of tiles that are not full as well.
+    `classes` counts the padding of widths and step counts, `whole` also the spare rows of tiles that are not full.
     """
     limits = Limits()
     table = GraphBatch.from_graphs(graphs)

@@ -1,4 +1,4 @@
-"""The solvers that are run beside us, on the same graphs, the way their users would run them."""
+"""The other solvers, run on the same graphs as their users would run them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pyagrum(graph: FactGraph) -> np.ndarray:
     """P(true) of every variable by exact inference: build the network, infer, read every posterior.
 
     Tables go through numpy in one call each, the quickest way in. Factors on one pair of variables are multiplied
-    first: a `MarkovRandomField` has one factor a scope.
+    first: a `MarkovRandomField` has one factor per scope.
     """
     import pyagrum as gum
 
@@ -37,10 +37,10 @@ def pyagrum(graph: FactGraph) -> np.ndarray:
 
 
 def merlin(graph: FactGraph, executable: str, i_bound: int = 6) -> np.ndarray:
-    """P(true) of every variable by weighted mini-buckets, a subprocess and two files a graph, as FactReasoner runs it.
+    """P(true) of every variable by weighted mini-buckets: a subprocess and two files per graph, as in FactReasoner.
 
     Expects the command line of github.com/radum2275/merlin: it reads a UAI model and writes `OUTPUT.MAR.json`.
-    Raises `RuntimeError` with its last words where it fails.
+    Raises `RuntimeError` with the end of its output if it fails.
     """
     from fcjax.io.files.uai import write_uai
 

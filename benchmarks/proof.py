@@ -1,4 +1,4 @@
-"""How far the proofs of wide graphs get: gaps, certain labels and the rows they cost."""
+"""The proofs of wide graphs: gaps, certain labels and the rows that they cost."""
 
 from __future__ import annotations
 

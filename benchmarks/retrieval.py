@@ -1,7 +1,7 @@
-"""Benchmark of the local corpus: how much of people's evidence it finds, and how fast it is.
+"""Benchmark of the local corpus: its recall of human evidence, and its speed.
 
-Evidence: the claims of a file of cases search among all passages of the file, and what people marked as supporting a
-claim is to be found. Speed: synthetic passages, with words as frequent as words are (Zipf's law).
+Evidence: each claim of a file of cases searches all passages of the file for those that people marked as supporting it.
+Speed: synthetic passages, with word frequencies by Zipf's law.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
 
 
 def evidence(path: Path, folder: Path) -> dict[str, Any]:
-    """Recall of a claim's own passages: of those that people say entail it, and of all that were retrieved for it."""
+    """Recall of a claim's own passages: of those marked as entailing it, and of all that were retrieved for it."""
     cases = [row.value for row in read_cases(path) if row.value is not None]
     texts = list(dict.fromkeys(context.text for case in cases for context in case.contexts or () if context.text))
     place = folder / "evidence.jsonl"
@@ -86,7 +86,7 @@ def claims(case: Case) -> Iterator[tuple[str, set[str], set[str]]]:
 
 
 def recall(corpus: LocalCorpus, asked: list[tuple[str, set[int]]]) -> dict[str, Any]:
-    """The mean share of the wanted passages among the first k, over the claims that want any."""
+    """The mean share of the wanted passages among the first k, over the claims that have any."""
     asked = [(query, wanted) for query, wanted in asked if wanted]
     if not asked:
         raise SystemExit("no claim of these cases has a passage to be found; name others with --cases")
@@ -95,7 +95,7 @@ def recall(corpus: LocalCorpus, asked: list[tuple[str, set[int]]]) -> dict[str, 
         k: [len(wanted.intersection(best[:k])) / len(wanted) for (_, wanted), best in zip(asked, found, strict=True)]
         for k in DEPTHS
     }
-    # No more than k of n can be among the first k.
+    # At most k of n can be among the first k.
     most = {k: statistics.mean(min(1.0, k / len(wanted)) for _, wanted in asked) for k in DEPTHS}
     return {
         "claims": len(asked),
@@ -108,14 +108,14 @@ def recall(corpus: LocalCorpus, asked: list[tuple[str, set[int]]]) -> dict[str, 
 
 
 def speed(count: int, queries: int, folder: Path) -> dict[str, Any]:
-    """Time of a first and a second opening, and of queries that are parts of passages: their passage is to be found."""
+    """Times of a first and a second opening, and of queries from the words of passages, which they must find."""
     place = folder / "synthetic.jsonl"
     asked = synthetic(place, count, queries)
     machine.forget_peak()
     corpus, indexing = timed(lambda: LocalCorpus.open(place, index=folder / "indexes"))
     peak = machine.peak_mib()
     name = corpus.name
-    sleep(2.1)  # a file is not trusted to be unchanged by its times while it is so new
+    sleep(2.1)  # the times of a newer file do not prove that it is unchanged
     LocalCorpus.open(place, index=folder / "indexes")
     corpus, opening = timed(lambda: LocalCorpus.open(place, index=folder / "indexes"))
     if corpus.name != name or corpus.size != count:
@@ -126,7 +126,7 @@ def speed(count: int, queries: int, folder: Path) -> dict[str, Any]:
         times.append(seconds)
         hits += link in [passage.link for passage in found]
     if hits < 0.95 * len(asked):
-        raise SystemExit(f"wrong answer: of {len(asked)} passages only {hits} were found by some of their words")
+        raise SystemExit(f"wrong answer: only {hits} of {len(asked)} passages were found by some of their words")
 
     async def all_at_once() -> None:
         await asyncio.gather(*(corpus.search(query, 5) for _, query in asked))
@@ -179,7 +179,7 @@ def main() -> int:
                     share, error, most = (row[field][k] for field in ("recall", "error", "most"))
                     print(f"  recall@{k:2} {share:.3f} +- {error:.3f}, at most {most:.3f}; any {row['any'][k]:.3f}")
         else:
-            print(f"{given.cases} is not there: recall is left out; name a file of cases with --cases")
+            print(f"{given.cases} does not exist, so recall is not measured; name a file of cases with --cases")
         fast = speed(given.passages, given.queries, Path(folder))
     print(
         f"{fast['passages']:,} passages: indexed in {fast['indexing_s']:.1f} s, peak {fast['peak_mib']:.0f} MiB, "

@@ -1,4 +1,4 @@
-"""One workload measured: answers checked first, then time, memory and accuracy, and the peers on the same graphs."""
+"""The measurement of one workload: answers are checked first, then time, memory, accuracy and the peers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PEER_WIDTH = 16  # the widest graph that pyAgrum is given
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much to measure."""
+    """The amount of work to measure."""
 
-    seconds: float = 1.5  # aim for the time of one run
-    runs: int = 5  # of which the median counts
+    seconds: float = 1.5  # target time of one run
+    runs: int = 5  # of which the median is reported
     most: int = 50_000  # graphs in a run
     checked: int = 16  # graphs of a workload whose answers are compared with the oracle
     check_width: int = 14  # the widest graph that the oracle is given
@@ -37,7 +37,7 @@ class Plan:
 
 
 class WrongAnswerError(Exception):
-    """The engine says what the oracle does not."""
+    """The engine's answer differs from the oracle's."""
 
 
 def infer(
@@ -64,7 +64,7 @@ def network(graph: FactGraph) -> oracle.Network:
 
 
 def check(workload: Workload, effort: str, plan: Plan) -> dict[str, Any]:
-    """Compare some graphs with float64 elimination. Raises `WrongAnswerError` for a broken promise (SPEC 4)."""
+    """Compare some graphs with float64 elimination. Raises `WrongAnswerError` if a guarantee fails (SPEC 4)."""
     graphs = workload.graphs(plan.checked)
     nets = [network(graph) for graph in graphs]
     known = [i for i, net in enumerate(nets) if oracle.min_fill(net)[1] <= plan.check_width]
@@ -87,7 +87,7 @@ def check(workload: Workload, effort: str, plan: Plan) -> dict[str, Any]:
 
 
 def count_for(workload: Workload, effort: str, plan: Plan) -> int:
-    """How many graphs make a run of about `plan.seconds`; this also compiles what the workload needs."""
+    """The number of graphs in a run of about `plan.seconds`; also compiles the code of the workload."""
     count = 4
     while True:
         graphs = workload.graphs(count)
@@ -128,7 +128,7 @@ def measure(workload: Workload, effort: str, plan: Plan) -> dict[str, Any]:
 
 
 def answers(out: Sequence[Posterior]) -> dict[str, Any]:
-    """What kind of answers the rows are."""
+    """The shares of the kinds of answers."""
     methods = [row.method for row in out]
     conditioned = [row for row in out if row.method == "conditioned"]
     widths = [
@@ -149,9 +149,9 @@ def answers(out: Sequence[Posterior]) -> dict[str, Any]:
 
 
 def beside(graphs: Sequence[FactGraph], out: Sequence[Posterior], plan: Plan) -> dict[str, Any] | None:
-    """pyAgrum on some of the graphs that it finishes; ourselves on all such graphs of the run, as one batch.
+    """pyAgrum on some of the graphs that it can finish; the engine on all such graphs of the run, as one batch.
 
-    None where the workload has fewer than five such graphs.
+    None if the workload has fewer than five such graphs.
     """
     narrow = [i for i, row in enumerate(out) if row.width <= PEER_WIDTH]
     chosen = [i for i in narrow[: 2 * plan.peer] if oracle.min_fill(network(graphs[i]))[1] <= PEER_WIDTH][: plan.peer]
@@ -174,7 +174,7 @@ def beside(graphs: Sequence[FactGraph], out: Sequence[Posterior], plan: Plan) ->
 
 
 def against_merlin(graphs: Sequence[FactGraph], out: Sequence[Posterior], plan: Plan) -> dict[str, Any]:
-    """Weighted mini-buckets as a subprocess on some graphs; its errors are counted where our rows are exact."""
+    """Weighted mini-buckets as a subprocess on some graphs; its errors are counted for graphs with exact rows."""
     assert plan.merlin is not None
     start = perf_counter()
     theirs = [peers.merlin(graph, plan.merlin) for graph in graphs[: plan.peer]]

@@ -1,7 +1,7 @@
-"""Synthetic fact graphs of the sizes and versions that long answers have; seeded, so that every run sees the same ones.
+"""Synthetic fact graphs with the sizes and versions of long answers; seeded, so that they are equal in every run.
 
 A response has n ~ round(Normal(mean, std)) atoms, at least 2, and round(0.7 (n + 1) k) contexts, those that are left of
-k = 3 retrieved ones a query; every context was retrieved for one random atom, its owner. A context has a relation to
+k = 3 retrieved ones per query; every context was retrieved for one random atom, its owner. A context has a relation to
 its owner with probability 0.7, and to any other atom with probability `cross` (0 in FR1): an entailment with 0.8, else
 a contradiction. In FR3 every pair of contexts has one with probability `cc`: an entailment 0.3, a contradiction 0.2, an
 equivalence 0.5. The relations' own probabilities are Beta(8, 1), clipped to [0.5, 0.9999].
@@ -24,7 +24,7 @@ K = 3
 
 @dataclass(frozen=True)
 class Workload:
-    """A kind of graph; `preset` is the name of SPEC 2's."""
+    """A kind of graph; `preset` is a name of SPEC 2."""
 
     size: str
     version: str  # FR1, FR2 or FR3
@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def seed(self) -> list[int]:
-        """Workloads that differ have graphs that do; the two presets have the same relations."""
+        """A seed per workload; the two presets share theirs, and so their relations."""
         return [list(SIZES).index(self.size), int(self.version[2]), round(1000 * self.cross), round(1000 * self.cc)]
 
     def graphs(self, count: int, seed: int = 0) -> list[FactGraph]:
@@ -98,7 +98,7 @@ def _lines(preset: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tied(width: int, count: int, seed: int = 0, extra: int = 16) -> list[FactGraph]:
-    """Graphs of one induced width: random k-trees of `width + extra` contexts, the hardest that a width can be."""
+    """Graphs of one induced width: random k-trees of `width + extra` contexts, the hardest graphs of a width."""
     rng = np.random.default_rng([seed, width])
     graphs = []
     for _ in range(count):

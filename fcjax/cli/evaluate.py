@@ -102,7 +102,7 @@ def _run(ctx: click.Context, plan: Plan, folder: str, purse: RunBudget, *, repla
     use_persistent_cache()
     watch = _Watch(live=not quiet)
     try:
-        return run_grid(plan, folder, replay=replay, purse=purse, watch=watch)
+        return run_grid(plan, folder, replay=replay, budget=purse, observer=watch)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; {watch.kept(folder)}") from None
     except BudgetError as error:

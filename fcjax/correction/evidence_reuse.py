@@ -1,7 +1,7 @@
-"""Evidence for a revised response: what was found for the same statements before is used again (SPEC 6).
+"""Evidence for a revised response: the evidence of statements that it keeps is used again (SPEC 6).
 
-So that a response and its revision are judged by the same evidence where they say the same, and that a search which
-fails, or finds something else the second time, moves no verdict.
+A response and its revision are thus judged by the same evidence where they say the same, and a search that fails, or
+finds something else the second time, moves no verdict.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from fcjax.stages.retrieve import EvidenceSearch, Search
 from fcjax.stages.traces import traced, traces
 
 
-def same(text: str) -> str:
-    """What two statements have in common that say the same in the same words."""
+def statement_key(text: str) -> str:
+    """A text that is equal for two statements in the same words: without case, spacing and end marks."""
     return " ".join(text.casefold().split()).rstrip(" .!。")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceReuse(EvidenceSearch):
-    """Retrieves as `EvidenceSearch` does, for the atoms that `known`, a case with contexts, does not have. Make it with
+    """Searches as `EvidenceSearch` does, for the atoms that `known`, a case with contexts, does not have. Make it with
     `after`.
 
     With `pool`, all contexts of `known` stay candidates for every atom, else only those of the atoms that are the same.
-    Without `searches`, nothing is looked for: these contexts are all there is, and a new atom's own ones too.
+    Without `searches`, there is no search: the contexts of `known` are all there are, for new atoms too.
     """
 
     known: Case = field(default_factory=lambda: Case(id="known"))
@@ -36,7 +36,7 @@ class EvidenceReuse(EvidenceSearch):
 
     @classmethod
     def after(cls, how: EvidenceSearch, known: Case, *, pool: bool = False, searches: bool = True) -> EvidenceReuse:
-        """EvidenceSearch as in `how`, after what was found for `known`."""
+        """The search of `how`, with the evidence that was found for `known`."""
         given = {one.name: getattr(how, one.name) for one in fields(EvidenceSearch)}
         return cls(**given, known=begun_from(known, "summarise"), pool=pool, searches=searches)
 
@@ -45,14 +45,14 @@ class EvidenceReuse(EvidenceSearch):
         before: dict[str, Atom] = {}
         for atom in self.known.atoms or ():
             if not atom.status.failed:
-                before.setdefault(same(atom.text), atom)
+                before.setdefault(statement_key(atom.text), atom)
         known = self.known.contexts or ()
         everything = tuple(context.id for context in known)
         atoms = [self._found_before(atom, before, everything) for atom in case.atoms or ()]
         wanted = {id for atom in atoms for id in atom.contexts or ()}
         whole = self.pool or not self.searches
         contexts = tuple(context for context in known if whole or context.id in wanted)
-        reused = sum(same(atom.text) in before for atom in atoms)
+        reused = sum(statement_key(atom.text) in before for atom in atoms)
         case = replace(case, atoms=tuple(atoms), contexts=contexts)
         if self.searches:
             case = await EvidenceSearch.run(self, case, search)
@@ -61,7 +61,7 @@ class EvidenceReuse(EvidenceSearch):
         )
 
     def _found_before(self, atom: Atom, before: Mapping[str, Atom], everything: tuple[str, ...]) -> Atom:
-        twin = before.get(same(atom.text))
+        twin = before.get(statement_key(atom.text))
         if twin is not None and twin.contexts is not None:
             return replace(atom, contexts=twin.contexts, status=twin.status)
         if self.searches:
@@ -70,7 +70,7 @@ class EvidenceReuse(EvidenceSearch):
 
 
 def was_searched_for(case: Case) -> bool:
-    """Whether the contexts of a case are what a source was found to have, and not what the case brought along."""
+    """Whether the contexts of a case come from a search; otherwise the input had them."""
     return bool(_trace(case)) and not _trace(case).get("given")
 
 

@@ -1,11 +1,11 @@
-"""FactCorrector: a response is rewritten by what the critic finds, while that makes it better (SPEC 6, Algorithm 1).
+"""FactCorrector: a response is rewritten by the critic's feedback as long as that improves it (SPEC 6, Algorithm 1).
 
 Evaluate Pr(y). While Pr(y) < theta and rounds remain: feedback, y' = refine(y, feedback), evaluate Pr(y'); y' is kept
-only if Pr rises, else that was the end. The best response is what comes out, never merely the last.
+only if Pr rises, else the loop ends. The result is the best response, which need not be the last.
 
-A revision is evaluated by the same critic. Its atoms are its own; one that says the same as an atom of the response
-before has the evidence that was found for that one, the others' is looked for anew. Where the case brought its contexts
-along, or there is no source, all rounds are judged by the same contexts.
+The same critic evaluates a revision, which has atoms of its own. An atom in the same words as one of the previous
+response has the evidence of that one; evidence for the others is searched for. If the case came with contexts, or there
+is no source, all rounds are judged by the same contexts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fcjax.core.passages import Retriever
 from fcjax.core.records import Case, Status
 from fcjax.correction.evidence_reuse import EvidenceReuse, was_searched_for
 from fcjax.correction.guards import Guards, comparable
-from fcjax.correction.method import Askers, Method
+from fcjax.correction.method import CaseAskers, Method
 from fcjax.correction.record import Correction, Round, Stop, not_started, precision_of
 from fcjax.correction.refine import Refiner
 from fcjax.critic.asker import Asker
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 class Corrector(Method):
     """Corrects responses by Algorithm 1 (SPEC 6).
 
-    A response with Pr of at least `theta` is left alone; `rounds` revisions are tried at most, and one is a single
-    pass. `pool` leaves all contexts found so far as candidates for the atoms of a revision, not only those of the atoms
-    that it keeps; that favours what was corrected, which then has seen more evidence. Raises `SettingsError`.
+    A response with Pr of at least `theta` stays as it is; at most `rounds` revisions are tried, one by default. `pool`
+    keeps all contexts found so far as candidates for the atoms of a revision, not only those of the atoms that it
+    keeps; this favours corrections, which then have more evidence. Raises `SettingsError`.
     """
 
     name: ClassVar[str] = "factcorrector"
@@ -69,27 +69,27 @@ class Corrector(Method):
         self.theta, self.rounds, self.pool = float(theta), rounds, bool(pool)
 
     def settings(self) -> dict[str, Any]:
-        """All that changes what a case comes out as, as JSON, beside the critic's settings and the models."""
+        """Everything that changes a correction apart from the critic's settings and the models, as JSON."""
         refiner = {**asdict(self.refiner), "template": self.refiner.template.name}
         own = {"theta": self.theta, "rounds": self.rounds, "pool": self.pool}
         return {"method": self.name, **own, "refiner": refiner, "guards": asdict(self.guards)}
 
-    async def _corrected(self, case: Case, asking: Askers) -> Correction:
+    async def _corrected(self, case: Case, askers: CaseAskers) -> Correction:
         assert case.response is not None
-        first = await self.critic.using(asker=asking.critic).critique(case)
+        first = await self.critic.using(asker=askers.critic).critique(case)
         begun = Round(
-            number=0, response=case.response, kept=True, why="as it came", cost=asking.spent(), critique=first
+            number=0, response=case.response, kept=True, why="as it came", cost=askers.spent(), critique=first
         )
-        asking.told(begun)
+        askers.on_round(begun)
         if begun.precision is None:
             return not_started(case, self.name, Status(first.status), first.reason or "it has no measures", begun)
         rounds = [begun]
         seen = {comparable(case.response)}
         stop, why, status = self._goal(begun, 0), "", Status.OK
         while stop is None:
-            one, stop, status = await self._round(rounds, seen, case, asking)
+            one, stop, status = await self._round(rounds, seen, case, askers)
             rounds.append(one)
-            asking.told(one)
+            askers.on_round(one)
             why = f"round {one.number}: {one.why}"
             if stop is None and (stop := self._goal(one, one.number)):
                 why = ""
@@ -106,7 +106,7 @@ class Corrector(Method):
         )
 
     def _goal(self, best: Round, number: int) -> Stop | None:
-        """Why there is no other round; None where there is."""
+        """Why there is no other round; None if there is one."""
         assert best.precision is not None
         if best.precision >= self.theta:
             return "theta"
@@ -124,9 +124,9 @@ class Corrector(Method):
                 return f"{self.rounds} of {self.rounds} rounds are done"
 
     async def _round(
-        self, rounds: list[Round], seen: set[str], case: Case, asking: Askers
+        self, rounds: list[Round], seen: set[str], case: Case, askers: CaseAskers
     ) -> tuple[Round, Stop | None, Status]:
-        """One pass of the loop: the round, and where it is the last one, why it is."""
+        """One pass of the loop: the round, why it is the last one if it is, and the status."""
         best, first, number = rounds[-1], case.response or "", len(rounds)
         assert best.critique is not None
         assert best.feedback is not None
@@ -134,11 +134,11 @@ class Corrector(Method):
         critique: Critique | None = None
 
         def done(kept: bool, why: str) -> Round:
-            return Round(number=number, response=text, kept=kept, why=why, cost=asking.spent(), critique=critique)
+            return Round(number=number, response=text, kept=kept, why=why, cost=askers.spent(), critique=critique)
 
         try:
             y = replace(best.critique.case, response=best.response)
-            refined = await self.refiner.run(y, best.feedback, asking.writer.ask, asking.writer.reject)
+            refined = await self.refiner.run(y, best.feedback, askers.writer.ask, askers.writer.reject)
             text = refined.text
             if text is None:
                 return done(False, f"no revision: {refined.why}"), "failed", Status.CORRECTION_FAILED
@@ -147,15 +147,15 @@ class Corrector(Method):
             if fault := self.guards.fault(text, first, seen):
                 return done(False, fault), "guard", Status.OK
             seen.add(comparable(text))
-            critique = await evaluation(self.critic, text, best.critique.case, asking.critic, pool=self.pool)
-            return await self._judged(best, critique, done, asking)
-        except FcjaxError as error:  # the run is at its end, and what was found until here is worth keeping
+            critique = await evaluation(self.critic, text, best.critique.case, askers.critic, pool=self.pool)
+            return await self._judged(best, critique, done, askers)
+        except FcjaxError as error:  # the run ends here, and the rounds so far are kept
             return done(False, f"it was cut short: {error}"), "failed", Status.CORRECTION_FAILED
 
     async def _judged(
-        self, best: Round, critique: Critique, done: Callable[[bool, str], Round], asking: Askers
+        self, best: Round, critique: Critique, done: Callable[[bool, str], Round], askers: CaseAskers
     ) -> tuple[Round, Stop | None, Status]:
-        """Whether a revision is kept: if Pr rises, no more of it has failed than before, and no guard refuses it."""
+        """Whether a revision is kept: Pr rises, no more of it has failed than before, and no guard refuses it."""
         assert best.critique is not None
         status = Status(critique.status)
         if critique.row["measures"] is None:
@@ -171,14 +171,14 @@ class Corrector(Method):
         change = f"Pr {old:.4g} -> {new:.4g}"
         if new <= old:
             return done(False, f"{change}: it does not rise"), "no_gain", Status.OK
-        ask, reject = asking.critic.ask, asking.critic.reject
+        ask, reject = askers.critic.ask, askers.critic.reject
         if loss := await self.guards.loss(best.critique, critique, self.critic.how.model, ask, reject):
             one = done(False, f"{change}, but {loss.why}")
             return (one, "guard", Status.OK) if loss.known else (one, "failed", Status.CORRECTION_FAILED)
         return done(True, change), None, Status.OK
 
     def _fingerprint(self, first: Critique) -> str:
-        """What the row is made from: the settings, and the first critique with all that it is made from."""
+        """The fingerprint of the row: of the settings and of the first critique."""
         named = orjson.dumps([self.settings(), first.row["fingerprint"]], option=orjson.OPT_SORT_KEYS)
         return hashlib.blake2b(named, digest_size=16).hexdigest()
 
@@ -186,14 +186,14 @@ class Corrector(Method):
 async def evaluation(
     critic: Critic, response: str, known: Case, asker: Asker | None = None, *, pool: bool = False
 ) -> Critique:
-    """The critique of another response to the query of `known` (see `again`)."""
+    """The critique of another response to the query of `known` (see `reevaluation_inputs`)."""
     critic, case = reevaluation_inputs(critic, response, known, pool=pool)
     return await critic.using(asker=asker).critique(case)
 
 
 def reevaluation_inputs(critic: Critic, response: str, known: Case, *, pool: bool = False) -> tuple[Critic, Case]:
-    """Another response to the query of `known`, a case that `critic` has been through, and the critic to take it
-    apart: statements that are the same have the evidence that they had (see `EvidenceReuse`)."""
+    """The critic and the case with which to evaluate another response to the query of `known`, a case that `critic`
+    has processed: statements that are the same keep their evidence (see `EvidenceReuse`)."""
     found = critic.retriever is not None and was_searched_for(known)
     retrieve = EvidenceReuse.after(critic.pipeline.retrieve, known, pool=pool, searches=found)
     pipeline = replace(critic.pipeline, retrieve=retrieve, searches=True)
@@ -202,7 +202,7 @@ def reevaluation_inputs(critic: Critic, response: str, known: Case, *, pool: boo
 
 
 def failures(critique: Critique) -> int:
-    """How many atoms and relations of a critique failed."""
+    """The number of failed atoms and relations of a critique."""
     measures, diagnostics = critique.row["measures"] or {}, critique.row["diagnostics"]
     return int(measures.get("n_failed", 0)) + int(diagnostics.get("n_failed_relations", 0))
 
@@ -223,8 +223,8 @@ def correct(
 ) -> Correction:
     """The correction of one response, or of a case that has parts already; also within a running event loop.
 
-    `theta`, `rounds`, `guards` and `refiner` are those of `Corrector`; what is asked, searched and kept where is as in
-    `fcjax.critique`, and other arguments go to `Critic`. Raises as that does.
+    `theta`, `rounds`, `guards` and `refiner` are those of `Corrector`; `retrieve`, `where`, `store` and `replay` are as
+    in `fcjax.critique`, and other arguments go to `Critic`. Raises the same errors as that.
     """
     case = case_of(response, query)
 

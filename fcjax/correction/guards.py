@@ -1,7 +1,7 @@
-"""Guards: what a revision must not do to a response, however much better it scores.
+"""Guards: changes that make a revision unacceptable, however well it scores.
 
-Deleting all that is doubtful would make the precision 1; a translation or an essay may score well, and is not what was
-to be corrected.
+Deleting everything doubtful would raise the precision to 1; a translation or an essay may score well, but is not a
+correction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fcjax.core.checks import check_choice, check_number
 from fcjax.core.errors import SettingsError, counted
 from fcjax.core.languages import changed
 from fcjax.core.records import Atom, Label, Relation, RelationType
-from fcjax.correction.evidence_reuse import same
+from fcjax.correction.evidence_reuse import statement_key
 from fcjax.critic.critic import Critique
 from fcjax.stages.answers import Ask, Reject, shown
 from fcjax.stages.relate import Pair, RelationModel, relate
@@ -22,13 +22,13 @@ from fcjax.stages.relate import Pair, RelationModel, relate
 Matching = Literal["relation", "text"]
 
 SLACK: Final = 200
-"""Characters that a revision may have beyond what the length of the first response allows, so that a word can become a
-sentence."""
+"""Characters that a revision may have beyond the limit by the length of the first response, so that a word can become
+a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why a revision is refused: for what it is `known` to lose, or since the relation model gave no answer."""
+    """Why a revision is refused: for a `known` loss, or because the relation model gave no answer."""
 
     why: str
     known: bool
@@ -36,13 +36,13 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards:
-    """What a revision is refused for; each can be switched off.
+    """The reasons to refuse a revision, each of which None or False switches off.
 
-    `supported`: it loses more than the share `may_lose` of the atoms that were supported. One is kept where an atom of
-    the revision has the same `text`; with `relation`, the default, also where the revision entails it, which the
-    relation model is asked about the others. `oscillation`: it is a text that was there before. `shortest` and
-    `longest`: its length by that of the first response. `language`: it is in another script or language than the first
-    response. None, or False, switches one off. Raises `SettingsError`.
+    `supported`: it loses more than the share `may_lose` of the supported atoms. With `text`, an atom is kept if an atom
+    of the revision has the same text; with `relation`, the default, also if the revision entails it, which the relation
+    model is asked about the rest. `oscillation`: the text was there before. `shortest` and `longest`: its length as a
+    multiple of that of the first response. `language`: its script or language is not that of the first response. Raises
+    `SettingsError`.
     """
 
     supported: Matching | None = "relation"
@@ -62,9 +62,9 @@ class Guards:
                 raise SettingsError(f"{name} is {getattr(self, name)!r:.60}; allowed: True or False")
 
     def fault(self, text: str, first: str, seen: Collection[str]) -> str | None:
-        """Why a revision is refused on sight, by the `first` response and the texts `seen` since (`comparable` ones).
+        """Why a revision is refused without a prompt, by the `first` response and the `comparable` texts `seen` since.
 
-        Nothing is asked.
+        None if it is not.
         """
         if self.oscillation and comparable(text) in seen:
             return "oscillation: the text was there before"
@@ -80,14 +80,14 @@ class Guards:
     async def loss(
         self, before: Critique, after: Critique, model: RelationModel, ask: Ask, reject: Reject | None = None
     ) -> Loss | None:
-        """Why a revision is refused for what it lost of the atoms that are supported `before`.
+        """Why a revision is refused for losing atoms that were supported `before`; None if it is not.
 
-        What the relation model gives no answer on is not known to be kept, nor to be lost.
+        An atom without an answer of the relation model is neither known to be kept nor known to be lost.
         """
         atoms = supported(before)
         if self.supported is None or not atoms:
             return None
-        # Words before revising, "He was born in 1879", may be of somebody else by now: a model could tell.
+        # The words before decontextualising, "He was born in 1879", may be about another person in the revision.
         originals = self.supported == "text"
         there = {text for atom in after.case.atoms or () for text in _words_of(atom, originals)}
         missing = [atom for atom in atoms if not _words_of(atom, originals) & there]
@@ -110,17 +110,17 @@ class Guards:
 
 
 def comparable(text: str) -> str:
-    """What two responses have in common that are the same but for white space."""
+    """A text that is equal for two responses that differ in white space only."""
     return " ".join(text.split())
 
 
 def _words_of(atom: Atom, originals: bool) -> set[str]:
-    """What atoms that say the same are known by."""
-    return {same(atom.text), *([same(atom.original)] if originals and atom.original else [])}
+    """The keys of an atom, of which atoms in the same words share one."""
+    return {statement_key(atom.text), *([statement_key(atom.original)] if originals and atom.original else [])}
 
 
 def supported(critique: Critique) -> list[Atom]:
-    """The atoms of a critique that are supported, merged duplicates once."""
+    """The supported atoms of a critique, merged duplicates once."""
     labels = {atom["id"]: atom["label"] for atom in critique.row["atoms"] if "duplicate_of" not in atom}
     return [atom for atom in critique.case.atoms or () if labels.get(atom.id) == Label.SUPPORTED]
 
@@ -128,7 +128,7 @@ def supported(critique: Critique) -> list[Atom]:
 async def _related(
     atoms: list[Atom], response: str, model: RelationModel, ask: Ask, reject: Reject | None
 ) -> dict[str, Relation]:
-    """What a response says of each of some atoms, by their ids; asked in packs."""
+    """The relations between a response and atoms, by the atoms' ids; asked in packs."""
     pairs = [Pair("response", atom.id, response, atom.text) for atom in atoms]
     questions = replace(model, style="packed", votes=0).questions(pairs)
     found = [relation for question in questions for relation in await relate(question, ask, reject)]

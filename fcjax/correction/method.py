@@ -16,26 +16,26 @@ from fcjax.critic.critic import Critic
 from fcjax.critic.ordered import in_order
 from fcjax.io.client import Client
 
-Told = Callable[[int, Round], None]
-"""Is told of every round of case i, from 0, as it is done."""
+OnRound = Callable[[int, Round], None]
+"""Is called with the number of a case, from 0, and each of its rounds as it ends."""
 
 
 @dataclass(slots=True)
-class Askers:
-    """The askers of one case: the critic's and its stages', and the one of whoever rewrites, which may be the same."""
+class CaseAskers:
+    """The askers of one case: the critic's, and the rewriting model's, which may be the same."""
 
     critic: Meter
     writer: Meter
-    told: Callable[[Round], None]
+    on_round: Callable[[Round], None]
     _spent: Cost = field(default_factory=Cost)
 
     @property
     def end(self) -> FcjaxError | None:
-        """What ends the run, once there is a reason."""
+        """The error that ends the run; None while it can continue."""
         return self.critic.end or self.writer.end
 
     def spent(self) -> Cost:
-        """What was asked since the last time that this was asked for."""
+        """The cost since the last call of this method."""
         total = self.critic.cost if self.writer is self.critic else self.critic.cost + self.writer.cost
         since = Cost(
             total.prompts - self._spent.prompts,
@@ -49,11 +49,10 @@ class Askers:
 
 
 class Method(ABC):
-    """Corrects responses with what a critic has: its client, its source of evidence and its stages.
+    """Corrects responses with a critic's client, source of evidence and stages.
 
-    `client` is whom the rewriting is asked of, where that is another model than the critic's. At most `open_cases`
-    cases are under way at once. Use it in one event loop; the clients and the source stay their owner's. Raises
-    `SettingsError`.
+    `client` rewrites, if that is another model than the critic's. At most `open_cases` cases are open at once. Use it
+    in one event loop; it closes neither the clients nor the source of evidence. Raises `SettingsError`.
     """
 
     name: ClassVar[str]
@@ -65,58 +64,58 @@ class Method(ABC):
         writer = client or critic.client
         if writer is None:
             raise SettingsError(
-                f"{self.name} rewrites with a model, and there is none to ask; give the critic a client"
+                f"{self.name} rewrites with a model, but the critic has no client; give it one, or pass `client`"
             )
         self.critic = critic
         self.writer: Client = writer
         self._open = open_cases
 
     @abstractmethod
-    async def _corrected(self, case: Case, asking: Askers) -> Correction:
-        """The correction of one case with a response. Raises only where nothing was done yet and nothing can be."""
+    async def _corrected(self, case: Case, askers: CaseAskers) -> Correction:
+        """The correction of one case with a response. Raises only if nothing was done yet and nothing can be."""
 
-    async def _begun(self, case: Case, asking: Askers) -> Correction:
-        """The correction of one case, if it has a response."""
+    async def _correction(self, case: Case, askers: CaseAskers) -> Correction:
+        """The correction of one case, which may lack a response."""
         if (case.response or "").strip():
-            return await self._corrected(case, asking)
+            return await self._corrected(case, askers)
         known = case.extra.get("reason") if case.status.failed else None
         reason = known if isinstance(known, str) and known else "the case has no response to correct"
         return not_started(case, self.name, Status.INVALID_INPUT, reason)
 
     def settings(self) -> dict[str, Any]:
-        """All that changes what a case comes out as, as JSON, beside the critic's settings and the models."""
+        """Everything that changes a correction apart from the critic's settings and the models, as JSON."""
         return {"method": self.name}
 
     async def correct(self, case: Case) -> Correction:
-        """The correction of one case. Where the run must end (see `correct_many`) in the middle of it, the best so far
-        is kept, and the status says so; before its first evaluation, what ends it is raised."""
-        return await self._begun(case, self._asking(*self._askers(), lambda _: None))
+        """The correction of one case. If the run must end (see `correct_many`) during it, the best response so far is
+        kept, and the status says so; before its first evaluation, the error is raised."""
+        return await self._correction(case, self._case_askers(*self._shared_askers(), lambda _: None))
 
     async def correct_many(
-        self, cases: Iterable[Case] | AsyncIterable[Case], *, told: Told | None = None
+        self, cases: Iterable[Case] | AsyncIterable[Case], *, on_round: OnRound | None = None
     ) -> AsyncGenerator[Correction, None]:
-        """The corrections of a stream of cases, in order, with a bounded number under way. Ids may repeat.
+        """The corrections of a stream of cases, in order, a bounded number at a time. Ids may repeat.
 
-        Raises `BudgetError` where the budget is used up and `SettingsError` where an endpoint answers nothing at all;
-        the corrections that were not finished then are not among those that came before.
+        Raises `BudgetError` when the budget is used up and `SettingsError` when an endpoint answers nothing at all;
+        corrections that are unfinished by then are not yielded.
         """
-        askers = self._askers()
+        shared = self._shared_askers()
 
         async def work(place: int, case: Case) -> Correction:
-            tell = (lambda one: told(place, one)) if told else (lambda _: None)
-            return await self._begun(case, self._asking(*askers, tell))
+            report = (lambda one: on_round(place, one)) if on_round else (lambda _: None)
+            return await self._correction(case, self._case_askers(*shared, report))
 
         def ended() -> FcjaxError | None:
-            return next((asker.end for asker in askers if asker.end), None)
+            return next((asker.end for asker in shared if asker.end), None)
 
         async for correction in in_order(cases, work, self._open, ended):
             yield correction
 
-    def _askers(self) -> tuple[Asker, Asker]:
+    def _shared_askers(self) -> tuple[Asker, Asker]:
         critic = Asker(self.critic.client or self.writer)
         return critic, critic if self.writer is critic.client else Asker(self.writer)
 
     @staticmethod
-    def _asking(critic: Asker, writer: Asker, told: Callable[[Round], None]) -> Askers:
+    def _case_askers(critic: Asker, writer: Asker, on_round: Callable[[Round], None]) -> CaseAskers:
         meter = Meter(critic)
-        return Askers(meter, meter if writer is critic else Meter(writer), told)
+        return CaseAskers(meter, meter if writer is critic else Meter(writer), on_round)

@@ -1,7 +1,7 @@
-"""What became of a response that was to be corrected: every round of it, the best one, and what that cost.
+"""The record of a correction: every round, the best one, and the cost.
 
-The record is the same for FactCorrector and for the methods that it is compared with
-(`fcjax.correction.baselines`), which do not evaluate what they make: their rounds have no critique.
+It is the same for FactCorrector and for the methods that it is compared with (`fcjax.correction.baselines`), which do
+not evaluate their revisions: their rounds have no critique.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ if TYPE_CHECKING:
     from fcjax.scoring.feedback import Feedback
 
 Stop = Literal["theta", "rounds", "nothing_to_correct", "unchanged", "no_gain", "guard", "done", "failed"]
-"""Why a correction ended: Pr reached theta; the rounds were used up; nothing was found that is false or unverified; the
+"""Why a correction ended: Pr reached theta; the rounds were used up; no statement was refuted or unverified; the
 revision was the same text, or the method kept the text; its Pr did not rise, or more of it failed; a guard refused it;
-the method, which knows no Pr, is done; or it could not go on."""
+the method, which has no Pr, is done; or it failed."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Round:
-    """A response on the way, 0 being the one that came in, and why it was `kept` or not.
+    """One round of a correction, and why its response was `kept` or not; round 0 is the response as it came.
 
-    `response` is None where the round brought none, `critique` where none was made. `cost` is all that was asked for
-    this round: of round 0 its evaluation, of the others their making, checking and evaluation. `trace` holds what else
-    a method has to tell.
+    `response` is None if the round produced none, `critique` if there was no evaluation. `cost` is that of the round:
+    the evaluation of round 0; the making, checking and evaluation of the others. `trace` holds details of the method.
     """
 
     number: int
@@ -50,7 +49,7 @@ class Round:
 
     @property
     def precision(self) -> float | None:
-        """Pr of the response, not rounded; None where it is not known."""
+        """Pr of the response, not rounded; None if unknown."""
         return None if self.critique is None else precision_of(self.critique)
 
     @property
@@ -60,10 +59,10 @@ class Round:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True, repr=False)
 class Correction:
-    """A correction: the rounds, and the best of them, which is round 0 where no revision was kept.
+    """A correction: the rounds, and the best of them, which is round 0 if no revision was kept.
 
-    `status` is ok where the method came to its end, whatever it found; else it says why it did not, `reason` in words,
-    and the best so far stands. K of all rounds is `k`: the settings' one, or the first response's number of atoms.
+    `status` is ok if the method ran to its end, whatever it found; else it is the kind of failure, with the `reason`,
+    and the best response so far stands. K of all rounds is `k`, or the number of atoms of the first response.
     """
 
     case: Case  # as it was given
@@ -91,8 +90,8 @@ class Correction:
 
     @property
     def corrected(self) -> Case:
-        """The case with the best response in the place of its own, and nothing that was found out about that one; with
-        the contexts that it brought along."""
+        """The case with the best response in place of its own, without the parts that were made of that one; contexts
+        stay if the input had them."""
         contexts = None if was_searched_for(self.case) else self.case.contexts
         return Case(
             id=self.case.id,
@@ -109,7 +108,7 @@ class Correction:
 
     @property
     def diff(self) -> Diff:
-        """What changed from the first response to the best one."""
+        """The changes from the first response to the best one."""
         return Diff.of(self.case.response or "", self.response or "")
 
     @property
@@ -135,7 +134,7 @@ class Correction:
 
     @property
     def _k(self) -> float:
-        """The K that every round is measured by (SPEC 5)."""
+        """The K of every round (SPEC 5)."""
         measures = None if (first := self.rounds[0].critique) is None else first.row["measures"]
         n = 1 if measures is None else measures["n_atoms"]
         return max(n, 1) if self.k is None else k_of(self.k, n)
@@ -146,7 +145,7 @@ class Correction:
     def _lines(self) -> Iterator[str]:
         failed = f"{self.status}: " if self.status.failed else ""
         yield f"Correction({self.case.id!r}: {self._summary()}; {failed}{self.reason})"
-        yield from (f"  round {one.number}: {_told(one)}" for one in self.rounds)
+        yield from (f"  round {one.number}: {_round_text(one)}" for one in self.rounds)
         if self.changed:
             yield f"  {self.diff.text()}"
 
@@ -174,13 +173,13 @@ class Correction:
 
 
 def precision_of(critique: Critique) -> float | None:
-    """Pr = S / n, not rounded (SPEC 5); None where there are no measures."""
+    """Pr = S / n, not rounded (SPEC 5); None without measures."""
     measures = critique.row["measures"]
     return None if measures is None else measures["n_supported"] / measures["n_atoms"]
 
 
 def with_k(row: Row, k: K) -> Row:
-    """The row of a correction, measured by another K: that of its data set, or of the first response (SPEC 5)."""
+    """The row of a correction with another K: that of its data set, or of the first response (SPEC 5)."""
     if (first := row["trajectory"][0]["measures"]) is not None:
         k = k_of(k, first["n_atoms"])
 
@@ -190,7 +189,7 @@ def with_k(row: Row, k: K) -> Row:
     return {**row, "best": again(row["best"]), "trajectory": [again(part) for part in row["trajectory"]]}
 
 
-def _told(one: Round) -> str:
+def _round_text(one: Round) -> str:
     pr = "" if one.precision is None else f"Pr {one.precision:.2f}, "
     return f"{pr}{'kept' if one.kept else 'not kept'}: {one.why}"
 
@@ -227,7 +226,7 @@ def _round_row(one: Round, k: float) -> Row:
 
 
 def not_started(case: Case, method: str, status: Status, reason: str, first: Round | None = None) -> Correction:
-    """The correction of a case that nothing can be done about; its response stands."""
+    """The correction of a case that cannot be corrected; its response stands."""
     first = first or Round(number=0, response=case.response, kept=True, why=reason)
     stop: Stop = "failed" if has_failed(status) else "nothing_to_correct"
     return Correction(

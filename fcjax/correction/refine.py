@@ -1,4 +1,4 @@
-"""Refining: a response is rewritten by what the critic found of it (SPEC 6, y' = refine(y, feedback))."""
+"""Refining: a model rewrites a response by the critic's feedback (SPEC 6, y' = refine(y, feedback))."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ $passages
 
 NONE: Final = "(none)"
 SHORTER: Final = 4
-"""A prompt that is too long for the model is asked once more, with passages this many times shorter."""
+"""A prompt that is too long for the model is sent once more, with passages this many times shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refiner:
-    """How a response is asked to be rewritten.
+    """The prompt that asks for a rewritten response.
 
-    All passages connected to a false statement are given (SPEC 6), up to `excerpt` characters of each. Raises
+    It has all passages connected to a false statement (SPEC 6), up to `excerpt` characters of each. Raises
     `SettingsError`.
     """
 
@@ -79,7 +79,7 @@ class Refiner:
         check_number("excerpt", self.excerpt, 1, 2**31 - 1, whole=True)
 
     def prompt(self, case: Case, feedback: Feedback, excerpt: int | None = None) -> Prompt:
-        """The prompt for a case with a response, by the feedback on it."""
+        """The prompt for a case with a response, from the feedback on it."""
         passages = _Passages(self.excerpt if excerpt is None else excerpt)
         false = "\n".join(line for n, one in enumerate(feedback.refuted, 1) for line in _false(n, one, passages))
         unverified = "\n".join(f"{n}. {_said(one)}" for n, one in enumerate(feedback.unverified, 1))
@@ -98,7 +98,7 @@ class Refiner:
         )
 
     async def run(self, case: Case, feedback: Feedback, ask: Ask, reject: Reject | None = None) -> Revision:
-        """The response of `case`, rewritten by `feedback`, or why there is none. Never raises for a reply."""
+        """The response of `case`, rewritten by `feedback`, or why there is none. No reply makes it raise."""
         statements = [text for found in feedback.findings for text in (found.text, found.original) if text]
         too_long = False
 
@@ -117,7 +117,7 @@ class Refiner:
 
 
 def _false(number: int, found: Finding, passages: _Passages) -> Iterator[str]:
-    """The lines on a false statement: what is against it, then what is for it."""
+    """The lines on a false statement: the evidence against it, then for it."""
     yield f"{number}. {_said(found)}"
     yield f"   probability of being true: {found.p:.2f}"
     for side, title in (("against", "contradicted by"), ("for", "entailed by")):
@@ -129,13 +129,13 @@ def _false(number: int, found: Finding, passages: _Passages) -> Iterator[str]:
 
 
 def _said(found: Finding) -> str:
-    """A statement, and the words that it has in the response where they are others."""
+    """A statement, with its words in the response if those differ."""
     text, original = quoted(found.text), quoted(found.original or found.text)
     return text if text == original else f"{text} (in the response: {original})"
 
 
 class _Passages:
-    """Names the passages that are spoken of, P1, P2, ..., in the order of their coming."""
+    """Numbers the passages that are cited, P1, P2, ..., in order of first use."""
 
     def __init__(self, excerpt: int):
         self._excerpt = excerpt

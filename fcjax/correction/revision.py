@@ -1,6 +1,6 @@
-"""Revised responses out of a model: how a response is shown to be rewritten, and how a rewritten one is read.
+"""Revised responses from a model: how a response is quoted for rewriting, and how a rewritten one is read.
 
-What cannot be a response (nothing, a refusal, the prompt or the feedback said back) is none: there is a reason instead.
+A reply that cannot be a response (empty, a refusal, an echo of the prompt or the feedback) gives a reason instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Answer with the response alone, complete, in this form, and with nothing before 
 <revised>
 ...
 </revised>"""
-"""What every template that asks for a rewritten response ends with."""
+"""The end of every template that asks for a rewritten response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Revision:
 
 
 def editable(text: str) -> str:
-    """A text to be rewritten, with its lines and all its signs but those that nobody sees and `<`, which is `&lt;`."""
+    """A text for rewriting: its lines without invisible characters, and with `&lt;` for `<`."""
     lines = ("".join(sign for sign in line if _is_seen(sign)) for line in text.splitlines())
     return "\n".join(lines).replace("<", "&lt;").strip("\n")
 
@@ -44,9 +44,9 @@ def _is_seen(sign: str) -> bool:
 async def revision(
     prompt: Prompt, response: str, ask: Ask, reject: Reject | None = None, *, statements: Collection[str] = ()
 ) -> Revision:
-    """What a model makes of `response`, as `prompt` asks; `statements` are those that the prompt lists as feedback.
+    """The revision of `response` that a model writes for `prompt`; `statements` are those of the feedback in it.
 
-    A reply that is no response is asked for once more, with the reason, then drawn afresh once.
+    After a reply that cannot be a response, the model is asked once more with the reason, then sampled afresh once.
     """
     faults: list[str] = []
     known = {_bare(statement) for statement in statements}
@@ -69,9 +69,9 @@ async def revision(
 
 
 def read_revision(text: str, response: str, cut: bool = False) -> str:
-    """The rewritten `response` in an answer, without tags, fences and words about it; empty where there is none.
+    """The rewritten `response` in an answer, without tags, fences and remarks; empty if there is none.
 
-    Without a closing tag, an answer that is `cut` off has none.
+    An answer that is `cut` off has none unless it has a closing tag.
     """
     text = text.rpartition("</think>")[2]
     pieces = _OPENING.split(text)
@@ -113,20 +113,20 @@ _POSTSCRIPT: Final = re.compile(
     r"replaced|fixed|adjusted)\b|(?:note|explanation|rationale|(?:summary of )?(?:the )?changes(?: made)?) ?[*_]*:)",
     re.IGNORECASE,
 )
-"""What a model adds about its work, below a response that stands in no tags."""
+"""A remark of the model on its work, below a response without tags."""
 
 
 def _unfenced(text: str) -> str:
-    """The text within a fence that is all of it."""
+    """The text inside a fence that surrounds all of it."""
     match = _FENCE.match(text)
     return match[2].strip() if match and match[1] not in match[2] else text
 
 
-# What is no response
+# Replies that cannot be a response
 
 
 def _fault(text: str, response: str, prompt: Prompt, statements: Collection[str], cut: bool) -> str:
-    """Why a text is no response; empty where it may be one."""
+    """Why a text cannot be a response; empty if it can."""
     if cut and not text:
         return "the answer was cut off before its end"
     if not any(sign.isalnum() for sign in text):
@@ -149,7 +149,7 @@ def _fault(text: str, response: str, prompt: Prompt, statements: Collection[str]
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a text says no more than that its author will not, or cannot, do what was asked."""
+    """Whether a text is nothing but a refusal to do what was asked."""
     if declines(text):
         return True
     return len(text) <= _LONGEST_REFUSAL and bool(_REFUSAL.match(text) or _WILL_NOT.match(text))
@@ -169,7 +169,7 @@ _WILL_NOT: Final = re.compile(
     re.IGNORECASE,
 )
 
-_TELLING: Final = 30  # characters of a line that nobody writes by chance
+_TELLING: Final = 30  # characters of a line that does not recur by chance
 _TAG: Final = re.compile(r"</?\s*(?:question|response|false_statements|unverified_statements|passages)\s*>", re.I)
 _MATERIAL: Final = re.compile(r"^<(\w+)>\n.*?\n</\1>$", re.DOTALL | re.MULTILINE)
 _SCAFFOLD: Final = re.compile(
@@ -185,7 +185,7 @@ _MARK: Final = re.compile(r"\A[\s>#*•\-–—]*(?:\(?\d{1,3}[.):]\s*)?|[\s.:;*
 
 
 def _bare(line: str) -> str:
-    """A line without its number, bullet and end, in small letters and one space between words."""
+    """A line without its number, bullet and end marks, in lower case, with single spaces."""
     return " ".join(_MARK.sub("", line).casefold().replace("&lt;", "<").split())
 
 

@@ -1,7 +1,8 @@
-"""Verdicts out of a model's answer: one, or one for each of several numbered items.
+"""Verdicts from a model's answer: one, or one for each of several numbered items.
 
-A verdict stands in brackets, behind a name ("Verdict: same"), on a line of its own or at the beginning. One that is
-denied, offered as a choice, or mentioned in a rationale is none: what is not clear is asked for again, never guessed.
+A verdict is in brackets, after a name ("Verdict: same"), on a line of its own or at the beginning. A word that is
+negated, offered as a choice, or mentioned in a rationale does not count: an unclear answer is asked for again, never
+guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _VERDICT_KEYS: Final = ("verdict", "label", "answer", "status", "judgement", "ju
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The verdicts of a question, each with the phrases that are read as it; their letters' case does not matter."""
+    """The verdicts of a question, each with its spellings; case does not matter."""
 
     spellings: Mapping[str, tuple[str, ...]]
     _patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
@@ -51,9 +52,9 @@ class Vocabulary:
         object.__setattr__(self, "_patterns", tuple(re.compile(one, _FLAGS) for one in patterns))
 
     def read(self, text: str, cut: bool = False) -> str | None:
-        """The last clear verdict of an answer, by the best sign that there is; None where there is none.
+        """The last clear verdict of an answer, in the clearest form that it has; None without one.
 
-        Of an answer that was `cut` off, only a verdict at its beginning counts.
+        In an answer that was `cut` off, only a verdict at its beginning counts.
         """
         for pattern in self._patterns:
             firm = list(self._firm(text, pattern))
@@ -63,11 +64,11 @@ class Vocabulary:
         return None
 
     def read_numbered(self, text: str, count: int, cut: bool = False) -> dict[int, str]:
-        """The verdicts of an answer by number, from 1 to `count`; the last one of each number wins.
+        """The verdicts of an answer by number, from 1 to `count`; the last one for each number wins.
 
-        Read are JSON (`{"1": "same"}`, `[{"fact": 1, "verdict": "same"}]`, a list of `count` strings) with whatever
-        stands round it, and numbered lines. Of an answer that was `cut` off, the complete items count. None do where
-        one has the number 0: who counts from there means another item by each number.
+        It reads JSON (`{"1": "same"}`, `[{"fact": 1, "verdict": "same"}]`, a list of `count` strings) with any text
+        around it, and numbered lines. In an answer that was `cut` off, complete items count. If one has the number 0,
+        none count, since an answer that counts from 0 means other items.
         """
         found: dict[int, str] = {}
         whole = text.rpartition("\n")[0] if cut else text
@@ -95,7 +96,7 @@ class Vocabulary:
                     yield int(re.sub(r"\D", "", str(number))), verdict
 
     def _firm(self, text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-        """The matches that are answers: neither denied nor one of several that are offered as a choice."""
+        """The matches that are answers: neither negated nor offered as one of several choices."""
         matches = list(pattern.finditer(text))
         offered: set[int] = set()
         for one, other in pairwise(matches):

@@ -1,4 +1,4 @@
-"""How much a correction gains, by which measure, and how sure that is: measures, tests, tables and pictures (SPEC 5).
+"""Evaluation of corrections: gains by several measures, significance tests, tables and plots (SPEC 5).
 
-It works on result rows (SPEC 7), whoever wrote them; the judges ask a model through an `ask`, as the stages do.
+It works on result rows (SPEC 7) of any origin; the judges ask a model through an `ask`, as the stages do.
 """

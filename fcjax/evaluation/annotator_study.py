@@ -1,4 +1,4 @@
-"""What annotators make of corrections: for each criterion both answers' means, wins, and how far annotators agree.
+"""Human evaluation of corrections: per criterion the mean ratings of both answers, the wins, and the agreement.
 
 Every task counts once, however many annotators it had: their judgements of it are averaged first.
 """
@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from fcjax.evaluation.inter_rater import Unit, fleiss_kappa, krippendorff_alpha, pairwise_kappa, percent_agreement
+from fcjax.evaluation.tables import Cell, Column, Number, Share, Table
 from fcjax.io.datasets.label_studio import COMPARISONS, RATINGS, VERDICTS, Annotation
 
 ORIGINAL, CORRECTED = "original", "corrected"
@@ -19,7 +20,7 @@ ORIGINAL, CORRECTED = "original", "corrected"
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """How far annotators agree; None where nothing was judged twice, see `fcjax.evaluation.inter_rater`."""
+    """Agreement between annotators; None where nothing was judged twice, see `fcjax.evaluation.inter_rater`."""
 
     units: int  # judged at least twice
     percent: float | None
@@ -45,9 +46,9 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What annotators say of the statements that the critic gave one label, as shares of statements.
+    """The annotators' verdicts on the statements to which the critic gave one label, as shares of statements.
 
-    A statement's verdict is what most said of it, `cannot tell` on a tie.
+    The verdict on a statement is that of the majority, `cannot tell` on a tie.
     """
 
     label: str
@@ -57,38 +58,39 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The table of a human evaluation."""
+    """The result of a human evaluation."""
 
     tasks: int
     annotators: int
     criteria: tuple[Criterion, ...]
     verdicts: tuple[Verdicts, ...]
-    statements: RaterAgreement | None  # None where there are no statements
+    statements: RaterAgreement | None  # None without judged statements
 
     def to_dict(self) -> dict[str, Any]:
         """The study as JSON."""
         return asdict(self)
 
-    def to_markdown(self) -> str:
-        """The study as tables for people; a dash where there is no value."""
-        head = ["criterion", "tasks", "original", "corrected", "wins", "ties", "losses"]
-        head += ["agreement", "Cohen", "Fleiss", "alpha"]
-        lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-        for row in self.criteria:
-            numbers = [f"{row.tasks:,}", *(_shown(x) for x in (row.original, row.corrected))]
-            numbers += [_shown(x, percent=True) for x in (row.wins, row.ties, row.losses)]
-            lines.append(f"| {' | '.join([row.name, *numbers, *_agreement(row.agreement)])} |")
+    def tables(self) -> tuple[Table, ...]:
+        """A table of the criteria and, if statements were judged, one of the verdicts."""
+        names = ["criterion", "tasks", "original", "corrected", "wins", "ties", "losses"]
+        names += ["agreement", "Cohen", "Fleiss", "alpha"]
+        found = [Table(tuple(map(Column, names)), tuple(map(_criterion_cells, self.criteria)))]
         if self.verdicts:
-            head = ["critic's label", "statements", *VERDICTS]
-            lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-            for told in self.verdicts:
-                shares = [_shown(told.shares[verdict], percent=True) for verdict in VERDICTS]
-                lines.append(f"| {' | '.join([told.label, f'{told.statements:,}', *shares])} |")
-        return "\n".join(lines) + "\n"
+            names = ["critic's label", "statements", *VERDICTS]
+            rows: list[tuple[Cell, ...]] = [
+                (one.label, one.statements, *(Share(one.shares[verdict]) for verdict in VERDICTS))
+                for one in self.verdicts
+            ]
+            found.append(Table(tuple(map(Column, names)), tuple(rows)))
+        return tuple(found)
+
+    def to_markdown(self) -> str:
+        """The tables as Markdown; a dash where there is no value."""
+        return "\n".join(table.markdown() for table in self.tables())
 
 
 def study(judgements: Iterable[Annotation]) -> Study:
-    """The table that judgements make."""
+    """The result of the judgements."""
     judgements = list(judgements)
     rows = []
     for name in (*RATINGS, *COMPARISONS):
@@ -156,7 +158,7 @@ def _verdicts(judgements: Sequence[Annotation]) -> Iterable[Verdicts]:
 
 
 def _units(judgements: Iterable[Annotation]) -> list[Unit]:
-    """What was judged, by what annotators said of it."""
+    """The judgements of each unit, by annotator."""
     units: dict[tuple[str, str | None, int | None], dict[str, float | str]] = defaultdict(dict)
     for one in judgements:
         units[one.task, one.side, one.item][one.annotator] = one.value
@@ -173,9 +175,13 @@ def _agreed(units: Sequence[Unit], *, interval: bool = False) -> RaterAgreement:
     )
 
 
-def _agreement(found: RaterAgreement) -> list[str]:
-    return [_shown(found.percent, percent=True), *(_shown(x) for x in (found.cohen, found.fleiss, found.alpha))]
-
-
-def _shown(value: float | None, *, percent: bool = False) -> str:
-    return "-" if value is None else f"{value:.0%}" if percent else f"{value:.2f}"
+def _criterion_cells(row: Criterion) -> tuple[Cell, ...]:
+    means, shares = (row.original, row.corrected), (row.wins, row.ties, row.losses, row.agreement.percent)
+    agreement = (row.agreement.cohen, row.agreement.fleiss, row.agreement.alpha)
+    return (
+        row.name,
+        row.tasks,
+        *(Number(mean, 2) for mean in means),
+        *map(Share, shares),
+        *(Number(value, 2) for value in agreement),
+    )

@@ -1,4 +1,4 @@
-"""Result rows before a correction against those after it: which cases pair, and what each measure gained (SPEC 5)."""
+"""Result rows before a correction compared with those after it: pairs of cases, and gains by measure (SPEC 5)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fcjax.scoring.rows import Row
 from fcjax.scoring.summary import has_failed
 
 MEASURES: Final = ("precision", "recall_at_k", "f1_at_k", "verifiability", "comprehensiveness")
-"""What a correction is measured by: Pr, R@K, F1@K, V, C."""
+"""The measures of a correction: Pr, R@K, F1@K, V, C."""
 
 COUNTS: Final = ("n_atoms", "n_supported")
 _UNBOUNDED: Final = frozenset({"verifiability", *COUNTS})
 
 
 class RowPair(NamedTuple):
-    """One case before and after; None where the other run has no such row."""
+    """One case before and after; None if that run has no such row."""
 
     before: Row | None
     after: Row | None
@@ -43,12 +43,12 @@ class Change:
     after: Spread
     gain: Spread  # of the relative gain of each pair
     test: PairedTest
-    n_unmeasured: int  # pairs of which a row that did not fail lacks it: no atoms, or nobody measured it
+    n_unmeasured: int  # pairs with a row that did not fail but lacks the measure: no atoms, or not measured
     scores: tuple[tuple[str, float, float], ...]  # id, before, after, of each pair that has both
 
     @property
     def n(self) -> int:
-        """The pairs that the change rests on."""
+        """The number of pairs that have the measure before and after."""
         return len(self.scores)
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,13 +60,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What one corrector made of one data set. Make it with `of`."""
+    """The comparison of one corrector on one data set. Make it with `of`."""
 
     changes: Mapping[str, Change]  # by measure
     n_cases: int
-    n_failed: int  # pairs of which a row failed, or is not there
-    n_partly_failed: int  # pairs of which atoms failed; they count with what is left of them
-    n_no_atoms: int  # pairs of which a response has no atoms, so no measures
+    n_failed: int  # pairs with a failed or missing row
+    n_partly_failed: int  # pairs with failed atoms; they count with the other atoms
+    n_no_atoms: int  # pairs with a response without atoms, and so without measures
 
     @classmethod
     def of(
@@ -79,8 +79,8 @@ class Comparison:
     ) -> Comparison:
         """Compare two runs over the same cases.
 
-        R@K and F1@K of a correction are taken at the K of its original (SPEC 5), whatever K its own run had; `k`
-        replaces both. `measures` may name anything that the rows' measures hold with a value of at least 0.
+        R@K and F1@K of a correction are taken at the K of its original (SPEC 5), whatever the K of its own run; `k`
+        replaces both. `measures` may be any names in the rows' measures whose values are at least 0.
         """
         pairs = pair_rows(rows_before, rows_after)
         whole = [pair for pair in pairs if not any(_lost(row) for row in pair)]
@@ -121,7 +121,7 @@ def _change(name: str, pairs: Iterable[RowPair], k: K | None) -> Change:
         if before is None or after is None:
             unmeasured += 1
             continue
-        if before.value is None or after.value is None:  # means before and after rest on the same cases
+        if before.value is None or after.value is None:  # so that the means before and after are over the same cases
             before, after = before._replace(value=None), after._replace(value=None)
         else:
             assert pair.before is not None
@@ -134,19 +134,19 @@ def _change(name: str, pairs: Iterable[RowPair], k: K | None) -> Change:
 
 
 def _span(row: Row | None, name: str, k: K | None) -> Span | None:
-    """A row's score; None where it has none, though it did not fail."""
+    """A row's score; None if it has none but did not fail."""
     if row is None or _lost(row):
         return Span(None, 0.0, math.inf if name in _UNBOUNDED else 1.0)
     found = row["measures"]
     if found is None:
         return None
     if k is not None:
-        tally = AtomCounts.of_measures(found)
-        again = case_measures(tally, k) or {}
-        if name in ("precision", "recall_at_k", "f1_at_k"):  # the row has 7 digits, here are all
-            found = found | {name: again[name]}
-        if name in again and (n_failed := found.get("n_failed")):
-            ends = [case_measures(end, k) or {} for end in (tally.worst(n_failed), tally.best(n_failed))]
+        counts = AtomCounts.of_measures(found)
+        known = case_measures(counts, k) or {}
+        if name in ("precision", "recall_at_k", "f1_at_k"):  # the row has 7 digits, this has all
+            found = found | {name: known[name]}
+        if name in known and (n_failed := found.get("n_failed")):
+            ends = [case_measures(end, k) or {} for end in (counts.worst(n_failed), counts.best(n_failed))]
             return Span(found[name], *sorted(end[name] for end in ends))
     value, worst, best = (found.get(name + end) for end in ("", "_worst", "_best"))
     if worst is not None and best is not None:
@@ -159,7 +159,7 @@ def _lost(row: Row | None) -> bool:
 
 
 def _k(pair: RowPair) -> K | None:
-    """The K of the original, else that of the correction."""
+    """The K of the original, or else that of the correction."""
     for row in pair:
         if row and row["measures"]:
             return row["measures"].get("k")

@@ -1,29 +1,24 @@
-"""The plan of an evaluation: which correctors, with which models, on which data, scored how; read from a YAML file.
+"""The plan of an evaluation: the correctors, models, data sets and scores of a grid, read from a YAML file.
 
-Every fault names the file, the place in it, what is there and what is allowed. Keys of endpoints are never in it: a
-model names the variable that holds its key. Paths are relative to the file.
+Keys of endpoints are never in the file: a model names the environment variable that holds its key. Paths are relative
+to the file.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from fcjax.core.checks import check_choice, check_number
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+
 from fcjax.core.errors import SettingsError
-from fcjax.correction.baselines import METHODS
-from fcjax.correction.guards import Guards
-from fcjax.correction.refine import Refiner
-from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import RelationConfig
-from fcjax.evaluation.assessors import ASSESSORS
-from fcjax.evaluation.config_section import ConfigSection
-from fcjax.io.client import Client
-from fcjax.io.endpoint import Endpoint
+from fcjax.evaluation.config_correctors import AnyCorrector, CorrectorConfig
+from fcjax.evaluation.config_file import ArgumentError, Checked, ConfigError, NamedSection, Section, Text, read_config
+from fcjax.evaluation.layout import Cell
 from fcjax.io.files.streams import Source
 from fcjax.scoring.settings import Settings
 from fcjax.stages.pipeline import Pipeline
@@ -33,70 +28,137 @@ from fcjax.stages.retrieve import EvidenceSearch
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
 
-RETRIEVERS: Final = ("given", "local", "serper", "wikipedia")
-_METHOD_KEYS: Final = {
-    "factcorrector": ("theta", "rounds", "pool", "guards", "refiner"),
-    "llm1": (),
-    "llm2": ("k",),
-    "rac": ("unmentioned", "max_tokens"),
-    "critic": ("rounds", "queries", "max_tokens"),
-    "sft": ("system", "max_tokens"),
-}
-"""What each method may be told in a plan: arguments of its class."""
+Thousand = Annotated[int, Field(ge=1, le=1000)]
+Count = Annotated[int, Field(ge=1)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataSet:
-    """A file of cases, and where evidence for them is looked for."""
+def _existing(what: str, folders: bool) -> BeforeValidator:
+    """Paths relative to the file, of which there must be a file, or with `folders` a folder or file."""
 
-    name: str
-    path: Path
-    retriever: str
-    corpus: Path | None = None
-    limit: int | None = None
-    sample: int | None = None
+    def check(value: Any, info: ValidationInfo) -> Any:
+        if not (isinstance(value, str) and value.strip()):
+            return value
+        path = Path(info.context or ".") / value
+        if not (path.exists() if folders else path.is_file()):
+            raise ConfigError("", repr(value), f"{what}; there is none at {path}")
+        return path
+
+    return BeforeValidator(check)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """Who is asked, and how. One that does not `corrects` is in the grid only where it is named."""
+class DataSet(NamedSection):
+    """A file of cases, and the source of evidence for them."""
 
-    name: str
-    model: str
-    base_url: str | None = None
-    api_key_env: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    price: tuple[float, float] | None = None  # US dollars for a million tokens of prompts and of answers
-    concurrency: int = 64
-    timeout: float | None = None
+    named_by: ClassVar[str] = "path"
+
+    path: Annotated[Path, _existing("a file of cases", folders=False)]
+    retriever: Literal["given", "local", "serper", "wikipedia"]
+    corpus: Annotated[Path, _existing("a folder or file of documents", folders=True)] | None = None
+    limit: Count | None = None
+    sample: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """By default a corpus is searched, and without one the cases bring their own evidence."""
+        corpus = values.get("corpus")
+        values = {"retriever": "local" if corpus else "given", **values}
+        if (values["retriever"] == "local") != (corpus is not None):
+            seen = "missing" if corpus is None else repr(corpus)
+            raise ConfigError("corpus", seen, "a path with the retriever local, and nothing with any other")
+        return super().completed(values)
+
+    @classmethod
+    def name_of(cls, source: str) -> str:
+        return super().name_of(Path(source).name.partition(".")[0])
+
+
+class ModelConfig(NamedSection):
+    """A model and its endpoint. One that does not correct (`corrects`) is in the grid only where it is named."""
+
+    named_by: ClassVar[str] = "model"
+
+    model: Text
+    base_url: Text | None = None
+    api_key_env: Text | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    price: (
+        Annotated[
+            list[Annotated[float, Field(ge=0, le=1e6)]],
+            Field(
+                min_length=2,
+                max_length=2,
+                description="two numbers, US dollars per million tokens of prompts and of answers",
+            ),
+        ]
+        | None
+    ) = None
+    concurrency: Annotated[int, Field(ge=1, le=4096)] = 64
+    timeout: Annotated[float, Field(ge=0.001, le=1e6)] | None = None
     litellm: bool = False
     corrects: bool = True
 
+    @model_validator(mode="after")
+    def _has_no_key(self) -> Self:
+        for key in self.options:
+            if re.sub(r"\W|_", "", key).lower() in ("apikey", "key", "token", "authorization"):
+                raise ConfigError(f"options.{key}", "a key", "the variable that holds it, in api_key_env")
+        if self.api_key_env and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.api_key_env):
+            # The value is not shown: it may be a key.
+            raise ConfigError("api_key_env", "not the name of a variable", "the name of the one that holds the key")
+        return self
 
-@dataclass(frozen=True, kw_only=True)
-class CorrectorConfig:
-    """A method of correction with its arguments. `model` rewrites in the place of the grid's."""
 
-    name: str
-    method: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    model: str | None = None
+class CriticConfig(Section):
+    """The critic that evaluates, and that correctors work with; `model` is asked for all, else each model for its own.
 
+    The other keys are those of `Settings` and `RelationModel`, which check their values.
+    """
 
-@dataclass(frozen=True, kw_only=True)
-class CriticPlan:
-    """The critic that evaluates, and that correctors work with; `model` asks for all, else each model for its own."""
-
-    model: str | None = None
-    settings: Settings = field(default_factory=Settings)
-    relating: RelationConfig = field(default_factory=RelationConfig)
-    contexts: int = 3
+    model: Text | None = None
+    version: Literal["FR1", "FR2", "FR3"] = "FR2"
+    contexts: Thousand = 3
     revise: bool = True
-    queries: str | None = None
+    queries: Literal["atom", "model"] | None = None
     summarise: bool = False
+    screen: Checked = None
+    preset: Checked = None
+    encoding: Checked = None
+    context_prior: Checked = None
+    atom_prior: Checked = None
+    k: Checked = None
+    effort: Checked = None
+    style: Checked = None
+    pack: Checked = None
+    votes: Checked = None
+    default: Checked = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the graph and the scores."""
+        return Settings(
+            version=self.version,
+            **self._given("preset", "encoding", "context_prior", "atom_prior", "k", "effort"),
+        )
+
+    @property
+    def relations(self) -> RelationConfig:
+        """How relations are asked for."""
+        model = RelationModel(**self._given("style", "pack", "votes", "default"))
+        return RelationConfig(version=self.version, model=model, screen=self.screen)
+
+    def _given(self, *names: str) -> dict[str, Any]:
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        try:
+            _ = self.relations, self.settings
+        except SettingsError as error:
+            raise ArgumentError("", error) from error
+        return self
 
     def pipeline(self, data: DataSet) -> Pipeline:
-        """The stages before the relations; a model words the queries on the web, unless the plan says otherwise."""
+        """The stages before the relations; by default a model words the queries for the web, and atoms are others."""
         queries = self.queries or ("model" if data.retriever in ("serper", "wikipedia") else "atom")
         return Pipeline(
             revise=Reviser() if self.revise else None,
@@ -106,31 +168,55 @@ class CriticPlan:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scores:
-    """What is measured besides SPEC 5's measures.
+class Scores(Section):
+    """The scores beside the measures of SPEC 5.
 
-    `texts`: ROUGE-L and BLEU against a case's `reference`. `judge` is the model that says whether a response says the
-    same as the reference, in both orders with `swapped`. `facts` is the most facts of the evidence of a case, out of
-    its first `contexts`, that comprehensiveness is measured by; 0 for none. `assessors` are others' verdicts.
+    `texts`: ROUGE-L and BLEU against a case's `reference`. `judge`: the model that compares a response with the
+    reference, in both orders with `swapped`. `facts`: the largest number of facts from the evidence of a case, out of
+    its first `contexts`, by which comprehensiveness is measured; 0 for none. `assessors`: methods to compare with.
     """
 
     texts: bool = True
-    judge: str | None = None
+    judge: Text | None = None
     swapped: bool = False
-    facts: int = 0
-    contexts: int = 5
-    assessors: tuple[str, ...] = ()
+    facts: Annotated[int, Field(ge=0, le=1000)] = 0
+    contexts: Thousand = 5
+    assessors: list[Literal["factscore", "veriscore", "factverify"]] = Field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One place of the grid, by names. `critic` evaluates, `model` rewrites."""
+_Items: Final = Field(min_length=1, description="a list of one item at least")
 
-    data: str
-    critic: str
-    model: str
-    corrector: str
+
+class _File(Section):
+    """The keys of the file."""
+
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] = 0
+    store: Text | None = None
+    data: Annotated[list[DataSet], _Items]
+    models: Annotated[list[ModelConfig], _Items]
+    correctors: Annotated[list[AnyCorrector], _Items]
+    critic: CriticConfig = Field(default_factory=CriticConfig)
+    scores: Scores = Field(default_factory=Scores)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Names occur once, and models that are named are there."""
+        lists: dict[str, list[Any]] = {"data": self.data, "models": self.models, "correctors": self.correctors}
+        for key, items in lists.items():
+            names: set[str] = set()
+            for i, item in enumerate(items):
+                if item.name in names:
+                    raise ConfigError(f"{key}[{i}].name", repr(item.name), "a name that no other item of the list has")
+                names.add(item.name)
+        models = [one.name for one in self.models]
+        named = [(f"correctors[{i}].model", one.model) for i, one in enumerate(self.correctors)]
+        for place, model in (*named, ("critic.model", self.critic.model), ("scores.judge", self.scores.judge)):
+            if model is not None and model not in models:
+                raise ConfigError(place, repr(model), f"{', '.join(map(repr, models))}, as in `models`")
+        if not any(one.corrects for one in self.models) and not all(one.model for one in self.correctors):
+            seen = "a list without a model that corrects"
+            raise ConfigError("models", seen, "at least one without `corrects: false`")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,196 +227,40 @@ class Plan:
     data: Mapping[str, DataSet]
     models: Mapping[str, ModelConfig]
     correctors: Mapping[str, CorrectorConfig]
-    critic: CriticPlan = field(default_factory=CriticPlan)
+    critic: CriticConfig = field(default_factory=CriticConfig)
     scores: Scores = field(default_factory=Scores)
     seed: int = 0
     store: Path | None = None
 
     def cells(self) -> list[Cell]:
-        """All places of the grid, data set by data set; a corrector with a model of its own has one in each."""
-        cells = []
-        for data in self.data:
-            for corrector in self.correctors.values():
-                own = (
-                    [corrector.model] if corrector.model else [one.name for one in self.models.values() if one.corrects]
-                )
-                for model in own:
-                    critic = self.critic.model or model
-                    cells.append(Cell(data=data, critic=critic, model=model, corrector=corrector.name))
-        return cells
+        """All cells of the grid, by data set; a corrector with a model of its own has one per data set."""
+        correcting = [one.name for one in self.models.values() if one.corrects]
+        return [
+            Cell(data=data, critic=self.critic.model or model, model=model, corrector=corrector.name)
+            for data in self.data
+            for corrector in self.correctors.values()
+            for model in ([corrector.model] if corrector.model else correcting)
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """What the tables want of a plan, as JSON."""
-        scores = {**asdict(self.scores), "assessors": list(self.scores.assessors)}
-        return {"plan": str(self.path), "cells": [asdict(cell) for cell in self.cells()], "scores": scores}
+        """The parts of a plan that the tables need, as JSON."""
+        return {
+            "plan": str(self.path),
+            "cells": [asdict(cell) for cell in self.cells()],
+            "scores": self.scores.model_dump(),
+        }
 
 
 def read_plan(path: Source) -> Plan:
     """The plan of a YAML file. Raises `SettingsError` for the first fault."""
-    import yaml
-
-    name = os.fspath(path)
-    try:
-        value = _loaded(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{name}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{name}: is no text in UTF-8 ({error.reason})") from error
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{name}: is no YAML ({' '.join(str(error).split())})") from error
-    return _plan(ConfigSection(name, "", value), Path(path))
-
-
-def _loaded(text: str) -> Any:
-    """What a YAML text holds; a key that stands twice in a mapping is a fault, of which YAML would keep the last."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen: set[Any] = set()
-            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                    if key.value in seen:
-                        raise yaml.constructor.ConstructorError(None, None, f"{key.value} stands twice", key.start_mark)
-                    seen.add(key.value)
-            return super().construct_mapping(node, deep=deep)
-
-    return yaml.load(text, Loader)
-
-
-def _plan(part: ConfigSection, path: Path) -> Plan:
-    part.only("seed", "store", "data", "models", "correctors", "critic", "scores")
-    home = path.resolve().parent
-    data = _named(part, "data", lambda one: _data(one, home))
-    models = _named(part, "models", _model)
-    correctors = _named(part, "correctors", lambda one: _corrector(one, models))
-    critic = _critic(part.part("critic"), models)
-    scores = _scores(part.part("scores"), models)
-    if not any(one.corrects for one in models.values()) and not all(one.model for one in correctors.values()):
-        part.fail("models", "none that corrects", "one at least, without `corrects: false`")
-    store = part.text("store")
-    seed = part.number("seed", 0, -(2**63), 2**63 - 1, whole=True)
-    kept = None if store is None else home / store
+    found = read_config(path, _File)
     return Plan(
-        path=path, data=data, models=models, correctors=correctors, critic=critic, scores=scores, seed=seed, store=kept
+        path=Path(path),
+        data={one.name: one for one in found.data},
+        models={one.name: one for one in found.models},
+        correctors={one.name: one for one in found.correctors},
+        critic=found.critic,
+        scores=found.scores,
+        seed=found.seed,
+        store=None if found.store is None else Path(path).resolve().parent / found.store,
     )
-
-
-def _data(part: ConfigSection, home: Path) -> DataSet:
-    part.only("name", "path", "retriever", "corpus", "limit", "sample")
-    file = part.text("path", needed=True)
-    path, corpus = home / file, part.text("corpus")
-    if not path.is_file():
-        part.fail("path", repr(file), f"a file of cases; there is none at {path}")
-    retriever = part.choice("retriever", RETRIEVERS) or ("local" if corpus else "given")
-    if (retriever == "local") != (corpus is not None):
-        part.fail("corpus", repr(corpus), "a path with the retriever local, and nothing with any other")
-    if corpus is not None and not (home / corpus).exists():
-        part.fail("corpus", repr(corpus), f"a folder or file of documents; there is none at {home / corpus}")
-    return DataSet(
-        name=part.name(path.name.partition(".")[0]),
-        path=path,
-        retriever=retriever,
-        corpus=None if corpus is None else home / corpus,
-        limit=part.number("limit", None, 1, whole=True),
-        sample=part.number("sample", None, 1, 2**31 - 1, whole=True),
-    )
-
-
-def _model(part: ConfigSection) -> ModelConfig:
-    part.only(*(one.name for one in fields(ModelConfig)))
-    model, price = part.text("model", needed=True), part.values("price")
-    if price is not None and len(price) != 2:
-        part.fail("price", repr(price), "two numbers, dollars for a million tokens of prompts and of answers")
-    for i, number in enumerate(price or ()):
-        check_number(f"{part.place('price')}[{i}]", number, 0, 1e6)
-    options = part.part("options").value
-    for key in options:
-        if re.sub(r"\W|_", "", str(key)).lower() in ("apikey", "key", "token", "authorization"):
-            part.fail(f"options.{key}", "a key", "the variable that holds it, in api_key_env")
-    variable = part.text("api_key_env")
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):  # and not said: it may be a key
-        part.fail("api_key_env", "no name of a variable", "the name of the variable that holds the key")
-    return ModelConfig(
-        name=part.name(model),
-        model=model,
-        base_url=part.text("base_url"),
-        api_key_env=variable,
-        options=options,
-        price=None if price is None else (float(price[0]), float(price[1])),
-        concurrency=part.number("concurrency", 64, 1, 4096, whole=True),
-        timeout=part.number("timeout", None, 0.001, 1e6),
-        litellm=part.flag("litellm", False),
-        corrects=part.flag("corrects", True),
-    )
-
-
-def _corrector(part: ConfigSection, models: Mapping[str, ModelConfig]) -> CorrectorConfig:
-    method = part.choice("method", METHODS) or part.choice("name", METHODS)
-    if method is None:
-        part.fail("method", "missing", ", ".join(METHODS))
-    part.only("name", "method", "model", *_METHOD_KEYS[method])
-    arguments = {key: part.value[key] for key in _METHOD_KEYS[method] if part.value.get(key) is not None}
-    for key in {"pool", "unmentioned"} & arguments.keys():
-        part.flag(key, False)
-    part.text("system")
-    for key, kind in (("guards", Guards), ("refiner", Refiner)):
-        if key in arguments:
-            inner = part.part(key)
-            inner.only(*(one.name for one in fields(kind) if one.name != "template"))
-            arguments[key] = inner.made(kind)
-    nobody = Critic(Client(Endpoint("http://localhost/v1", "nobody")))
-    part.made(lambda: METHODS[method](nobody, **arguments))
-    return CorrectorConfig(
-        name=part.name(method), method=method, arguments=arguments, model=part.choice("model", models)
-    )
-
-
-def _critic(part: ConfigSection, models: Mapping[str, ModelConfig]) -> CriticPlan:
-    numbers = ("preset", "encoding", "context_prior", "atom_prior", "k", "effort")
-    asking = ("style", "pack", "votes", "default")
-    part.only("model", "version", "contexts", "revise", "queries", "summarise", "screen", *numbers, *asking)
-    version: Any = part.choice("version", ("FR1", "FR2", "FR3")) or "FR2"
-    given = {name: part.value[name] for name in numbers if part.value.get(name) is not None}
-    how = {name: part.value[name] for name in asking if part.value.get(name) is not None}
-    model = part.made(lambda: RelationModel(**how))
-    return CriticPlan(
-        model=part.choice("model", models),
-        settings=part.made(lambda: Settings(version=version, **given)),
-        relating=part.made(lambda: RelationConfig(version=version, model=model, screen=part.value.get("screen"))),
-        contexts=part.number("contexts", 3, 1, 1000, whole=True),
-        revise=part.flag("revise", True),
-        queries=part.choice("queries", ("atom", "model")),
-        summarise=part.flag("summarise", False),
-    )
-
-
-def _scores(part: ConfigSection, models: Mapping[str, ModelConfig]) -> Scores:
-    part.only(*(one.name for one in fields(Scores)))
-    assessors = tuple(part.values("assessors") or ())
-    for i, name in enumerate(assessors):
-        check_choice(f"{part.place('assessors')}[{i}]", name, ASSESSORS)
-    return Scores(
-        texts=part.flag("texts", True),
-        judge=part.choice("judge", models),
-        swapped=part.flag("swapped", False),
-        facts=part.number("facts", 0, 0, 1000, whole=True),
-        contexts=part.number("contexts", 5, 1, 1000, whole=True),
-        assessors=assessors,
-    )
-
-
-def _named(part: ConfigSection, key: str, read: Any) -> dict[str, Any]:
-    """The items of a list by their names. A text is short for an item with that name."""
-    items = part.values(key)
-    if not items:
-        part.fail(key, "missing or empty", "a list of one item at least")
-    found: dict[str, Any] = {}
-    for i, item in enumerate(items):
-        short = {"models": "model", "data": "path"}.get(key, "name")
-        inner = ConfigSection(part.file, f"{part.at}{key}[{i}]", {short: item} if isinstance(item, str) else item)
-        one = read(inner)
-        if one.name in found:
-            inner.fail("name", repr(one.name), "a name that no other item of the list has")
-        found[one.name] = one
-    return found

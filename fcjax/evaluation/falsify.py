@@ -1,4 +1,4 @@
-"""Half of a stream of right answers made wrong by a model, many at once, in order (the recipe of Veli5)."""
+"""A model makes half of a stream of right answers wrong, many at once, in order (the recipe of Veli5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RIGHT, WRONG = "right", "wrong"
 
 
 class FalsifiedCase(NamedTuple):
-    """A case as it comes out, or as it went in with the reason why no wrong answer could be had."""
+    """A finished case, or the case as given and the reason why there is no wrong answer."""
 
     case: Case
     failure: Failure | None = None
@@ -34,11 +34,11 @@ def falsify(
     window: int = 256,
     progress: Callable[[int], None] | None = None,
 ) -> list[FalsifiedCase]:
-    """Every case, in order; of each two that follow one another the seed draws one whose response is made wrong.
+    """All cases, in order; of every two in a row, the seed draws one whose response is made wrong.
 
-    Each says under `answer` whether it is `right` or `wrong`. Replies are in the client's store before they are used,
-    so after a stop the same call goes on. Raises `BudgetError` where the budget is used up, `SettingsError` where the
-    endpoint answers nothing at all.
+    Each has `right` or `wrong` under `answer`. Replies are in the client's store before they are used, so that the same
+    call resumes after a stop. Raises `BudgetError` when the budget is used up, `SettingsError` when the endpoint
+    answers nothing at all.
     """
     return asyncio.run(_falsify(cases, client, how or Falsifier(), seed, window, progress))
 

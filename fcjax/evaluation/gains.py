@@ -1,7 +1,7 @@
-"""What a correction changes: relative gains, their spread, and whether chance would do as much (SPEC 5).
+"""The effect of a correction: relative gains, their spread, and a significance test (SPEC 5).
 
-Scores are paired: a case counts where it has the score before and after. What failed leaves the pairs and is counted,
-and every mean says between which values the failed ones could still bring it.
+Scores are paired: a case counts if it has the score before and after. Failed cases leave the pairs and are counted, and
+every mean comes with the limits that the failed cases could still move it to.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from fcjax.scoring.measures import relative_gain
 from fcjax.scoring.summary import CONFIDENCE, RESAMPLES, SEED
 
 SAME: Final = 2.5e-7
-"""Differences no further apart than this are one difference: scores have 7 digits, so that a difference of two is up to
-1e-7 from the true one and two differences up to 2e-7 from each other."""
+"""Differences no further apart than this count as equal: scores are rounded to 7 digits, so a difference of two is up
+to 1e-7 from the true one, and two differences up to 2e-7 from each other."""
 
 _DRAWN_AT_ONCE: Final = 4_000_000  # scores; bounds the bootstrap's memory
 
 
 def gain(before: float | None, after: float | None) -> float | None:
-    """The relative gain G of a score (SPEC 5), from -2 to 2; None where one of the two has no value.
+    """The relative gain G of a score (SPEC 5), from -2 to 2; None if either has no value.
 
-    Raises `ValueError` for scores below 0, of which G makes no sense.
+    Raises `ValueError` for scores below 0, for which G is not defined.
     """
     if not (_known(before) and _known(after)):
         return None
@@ -34,13 +34,13 @@ def gain(before: float | None, after: float | None) -> float | None:
     assert after is not None
     if before < 0 or after < 0:
         raise ValueError(
-            f"scores are {before!r} and {after!r}; allowed: at least 0, or their relative gain means nothing"
+            f"scores are {before!r} and {after!r}; allowed: at least 0, where the relative gain is defined"
         )
     return relative_gain(after, before)
 
 
 class Span(NamedTuple):
-    """A score, or None where it failed, and between which values it must lie; `high` may be infinite."""
+    """A score, or None if it failed, and the limits within which it must lie; `high` may be infinite."""
 
     value: float | None
     low: float
@@ -48,23 +48,23 @@ class Span(NamedTuple):
 
     @classmethod
     def at(cls, value: float) -> Span:
-        """A score that is known."""
+        """A known score."""
         return cls(value, value, value)
 
 
 def gain_span(before: Span, after: Span) -> Span:
-    """The gain of two scores and its limits: it grows with `after` and falls with `before`."""
+    """The gain of two scores and its limits: it rises with `after` and falls with `before`."""
     low, high = _outer_gain(before.high, after.low), _outer_gain(before.low, after.high)
     return Span(gain(before.value, after.value), low, high)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean of the `n` scores that are known, with their sample standard deviation (over n - 1).
+    """The mean of the `n` known scores, with their sample standard deviation (n - 1 degrees of freedom).
 
-    `low` and `high` are the bootstrap interval of the mean (percentile, seeded, 95 %); `worst` and `best` what the
-    `n_failed` others could still make of the mean. None where there is no such number: no score at all, fewer than two
-    for `sd` and the interval, no limit for `worst` and `best`.
+    `low` and `high` are the bootstrap interval of the mean (percentile, seeded, 95 %); `worst` and `best` are the
+    limits of the mean over the `n_failed` failed scores as well. A number that does not exist is None: all of them
+    without any score, `sd` and the interval for fewer than two scores, `worst` and `best` where there is no limit.
     """
 
     n: int = 0
@@ -78,7 +78,7 @@ class Spread:
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> Spread:
-        """The spread of scores. One that is partly known counts with its value, and with its limits in the extremes."""
+        """The spread of scores; a partly known one has its value in the mean and its limits in the extremes."""
         spans = list(spans)
         if not spans:
             return cls()
@@ -100,12 +100,18 @@ def bootstrap(
     """The percentile interval of the mean over `resamples` draws with replacement; (None, None) below two values."""
     if len(values) < 2:
         return None, None
-    draw = np.random.default_rng(seed)
-    array = np.asarray(values, np.float64)
-    step = max(1, _DRAWN_AT_ONCE // len(array))
-    sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
-    means = np.concatenate([array[draw.integers(0, len(array), (size, len(array)))].mean(1) for size in sizes])
-    low, high = np.quantile(means, ((1 - confidence) / 2, (1 + confidence) / 2))
+    from scipy import stats  # takes a second to import
+
+    found = stats.bootstrap(
+        (np.asarray(values, np.float64),),
+        np.mean,
+        n_resamples=resamples,
+        batch=max(1, _DRAWN_AT_ONCE // len(values)),
+        confidence_level=confidence,
+        method="percentile",
+        random_state=np.random.default_rng(seed),
+    )
+    low, high = found.confidence_interval
     return float(low), float(high)
 
 
@@ -113,7 +119,7 @@ def bootstrap(
 class PairedTest:
     """A one-sided paired t-test: `p` is the probability of a mean difference this large if there were no gain.
 
-    `t` and `p` are None where the test says nothing, and `reason` says why.
+    `t` and `p` are None where the test is not defined, and `reason` says why.
     """
 
     n: int  # pairs that have both scores
@@ -131,20 +137,20 @@ LEVELS: Final = (0.05, 0.01, 0.001)
 
 
 def paired_test(before: Sequence[float | None], after: Sequence[float | None]) -> PairedTest:
-    """Whether `after` is greater than `before` in the mean; pairs that lack a value are left out.
+    """Whether the mean of `after` is greater than that of `before`; pairs that lack a value are left out.
 
-    Raises `ValueError` where the two have different lengths.
+    Raises `ValueError` if the two have different lengths.
     """
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if _known(a) and _known(b)]
     n = len(pairs)
     if n < 2:
-        return PairedTest(n, reason=f"{n} of 2 pairs that a test takes at least")
+        return PairedTest(n, reason=f"{n} of 2 pairs that a test needs at least")
     old, new = np.array(pairs, np.float64).T
     differences = new - old
     if float(np.ptp(differences)) <= SAME:
         same = float(differences[0])
         what = "no pair differs" if abs(same) <= SAME else f"every pair differs by the same {same:.3g}"
-        return PairedTest(n, reason=f"{what}: without variance there is no test")
+        return PairedTest(n, reason=f"{what}: a test needs variance")
     from scipy.stats import ttest_rel  # takes a second to import
 
     found = ttest_rel(new, old, alternative="greater")

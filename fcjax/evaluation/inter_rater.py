@@ -1,8 +1,8 @@
-"""How far several people agree who judged the same things: per cent, kappa, alpha.
+"""Agreement between raters of the same units: per cent, kappa, alpha.
 
-A thing that was judged is a unit: what its raters said, by their names. Who did not judge it is missing; units with
-fewer than two ratings say nothing of agreement and are left out. All are None where there is nothing to compare; kappa
-and alpha also where everyone said the same of everything, since chance alone would give full agreement there.
+A unit maps the names of its raters to their ratings; raters without a rating are left out, and so are units with fewer
+than two ratings. All measures are None if there is nothing to compare; kappa and alpha also if all ratings are equal,
+because the agreement by chance is 1 then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def percent_agreement(units: Sequence[Unit]) -> float | None:
 
 
 def cohen_kappa(first: Sequence[Rating], second: Sequence[Rating]) -> float | None:
-    """Cohen's (1960) kappa of two raters who judged the same units, in the same order."""
+    """Cohen's (1960) kappa of two raters, from their ratings of the same units in the same order."""
     n = len(first)
     if not n or n != len(second):
         return None
@@ -39,7 +39,7 @@ def cohen_kappa(first: Sequence[Rating], second: Sequence[Rating]) -> float | No
 
 
 def pairwise_kappa(units: Sequence[Unit]) -> float | None:
-    """Cohen's kappa averaged over the pairs of raters, each on the units that both judged."""
+    """Cohen's kappa averaged over the pairs of raters, each over the units that both rated."""
     raters = sorted({name for unit in units for name in unit})
     kappas = []
     for a, b in combinations(raters, 2):
@@ -50,7 +50,7 @@ def pairwise_kappa(units: Sequence[Unit]) -> float | None:
 
 
 def fleiss_kappa(units: Sequence[Unit]) -> float | None:
-    """Fleiss' (1971) kappa; where units have different numbers of ratings, each counts by its own share."""
+    """Fleiss' (1971) kappa; with different numbers of ratings per unit, each unit counts by its own share."""
     paired = _paired(units)
     observed = percent_agreement(units)
     if observed is None:

@@ -1,12 +1,11 @@
-"""A language model as the judge: whether two answers say the same, and which facts a text covers (SPEC 5, C).
+"""A language model as a judge: whether two answers say the same, and which facts a text covers (SPEC 5, C).
 
-Both ask through an `ask`, as the stages do, and read with patience: what cannot be read is asked for once more with the
-reply quoted, then by one fresh draw. What still has no verdict has failed, with the reason, and is counted as that.
+Both ask through an `ask`, as the stages do. After a reply that cannot be read, the model is asked once more with the
+reply quoted, then sampled afresh once. An item that still has no verdict has failed, with the reason, and counts so.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -102,7 +101,7 @@ _COVERAGE: Final = Vocabulary(
 
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """A verdict, or the reason why there is none."""
+    """A verdict, or the reason for its absence."""
 
     verdict: str | None
     reason: str | None = None
@@ -114,9 +113,9 @@ class JudgeVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalence:
-    """Whether an answer says the same as another one: `same`, `partly`, `different` or `unanswered`.
+    """Whether two answers say the same: `same`, `partly`, `different` or `unanswered`.
 
-    `swapped` asks in both orders and gives a verdict only where the two agree: a judge may favour the answer that it
+    `swapped` asks in both orders and gives a verdict only if the two agree, since a judge may favour the answer that it
     reads first.
     """
 
@@ -130,7 +129,7 @@ class Equivalence:
     async def run(
         self, query: str | None, answer: str | None, expected: str | None, ask: Ask, reject: Reject | None = None
     ) -> JudgeVerdict:
-        """The judgement of `answer` against `expected`. Blank answers are `unanswered`, which takes no prompt."""
+        """The judgement of `answer` against `expected`. A blank answer is `unanswered` without a prompt."""
         if answer is None or expected is None:
             return JudgeVerdict(None, "invalid_input: there is no answer to compare")
         if not answer.strip() or not expected.strip():
@@ -152,31 +151,7 @@ class Equivalence:
 
 
 @dataclass(frozen=True, slots=True)
-class Tallied:
-    """How often each verdict was given, and how many have none."""
-
-    verdicts: dict[str, int]
-    n: int
-    n_failed: int
-
-    @classmethod
-    def of(cls, judgements: Iterable[JudgeVerdict]) -> Tallied:
-        """Count judgements."""
-        found = Counter(one.verdict for one in judgements)
-        n_failed = found.pop(None, 0)
-        named = {str(verdict): count for verdict, count in sorted(found.items(), key=lambda item: str(item[0]))}
-        return cls(named, sum(named.values()), n_failed)
-
-    def share(self, verdict: str = SAME) -> tuple[float | None, float | None, float | None]:
-        """The share of a verdict, and the least and most that the failed ones could still make of it."""
-        count, total = self.verdicts.get(verdict, 0), self.n + self.n_failed
-        if not total:
-            return None, None, None
-        return count / self.n if self.n else None, count / total, (count + self.n_failed) / total
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
+class CoveredFacts:
     """Which of the facts a text covers; `comprehensiveness` is C = A_in / (A_in + A_out) of SPEC 5."""
 
     facts: tuple[str, ...]
@@ -194,16 +169,16 @@ class Covered:
 
     @property
     def n_failed(self) -> int:
-        """Facts without a verdict, which are neither inside nor outside."""
+        """Facts without a verdict, in neither of the two."""
         return sum(one.failed for one in self.judgements)
 
     @property
     def comprehensiveness(self) -> float | None:
-        """C over the facts that have a verdict; None where none has."""
+        """C over the facts that have a verdict; None without any."""
         return comprehensiveness(self.n_inside, self.n_outside)
 
     def to_measures(self) -> dict[str, Any]:
-        """What a results row may hold of it, under `measures`: C, its extremes, and the counts."""
+        """The entries for the `measures` of a results row: C, its extremes, and the counts."""
         total = self.n_inside + self.n_outside
         return {
             "comprehensiveness": self.comprehensiveness,
@@ -216,7 +191,7 @@ class Covered:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Which facts of the evidence a text covers, up to `pack` of them in a prompt."""
+    """Which facts of the evidence a text covers, up to `pack` facts per prompt."""
 
     template: Template = COVERAGE
     pack: int = 16
@@ -227,16 +202,16 @@ class Coverage:
         for name in ("pack", "max_tokens", "at_once"):
             check_number(name, getattr(self, name), 1, 2**31 - 1, whole=True)
 
-    async def run(self, text: str | None, facts: Iterable[str], ask: Ask, reject: Reject | None = None) -> Covered:
-        """Judge every fact; blank ones and repetitions are left out. A blank text misses all, which takes no prompt."""
+    async def run(self, text: str | None, facts: Iterable[str], ask: Ask, reject: Reject | None = None) -> CoveredFacts:
+        """Judge every fact, without blanks and repetitions. A blank text misses all of them without a prompt."""
         unique = tuple(dict.fromkeys(fact.strip() for fact in facts if fact.strip()))
         if text is None:
-            return Covered(unique, tuple(JudgeVerdict(None, "invalid_input: there is no text") for _ in unique))
+            return CoveredFacts(unique, tuple(JudgeVerdict(None, "invalid_input: there is no text") for _ in unique))
         if not text.strip():
-            return Covered(unique, tuple(JudgeVerdict(MISSING) for _ in unique))
+            return CoveredFacts(unique, tuple(JudgeVerdict(MISSING) for _ in unique))
         packs = [unique[start : start + self.pack] for start in range(0, len(unique), self.pack)]
         found = await each(lambda pack: self._pack(text, pack, ask, reject), packs, self.at_once)
-        return Covered(unique, tuple(one for pack in found for one in pack))
+        return CoveredFacts(unique, tuple(one for pack in found for one in pack))
 
     async def _pack(self, text: str, facts: Sequence[str], ask: Ask, reject: Reject | None) -> list[JudgeVerdict]:
         listed = "\n".join(f"{number}. {quoted(fact)}" for number, fact in enumerate(facts, 1))
@@ -255,7 +230,7 @@ class Coverage:
 async def _judge(
     prompt: Prompt, words: Vocabulary, count: int, numbered: bool, ask: Ask, reject: Reject | None
 ) -> Asked[str]:
-    """The verdicts on what a prompt asks about, by place."""
+    """The verdicts on the items of a prompt, by index."""
 
     def read(reply: Reply) -> dict[int, str]:
         cut = reply.finish == "length"

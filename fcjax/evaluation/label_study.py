@@ -1,7 +1,7 @@
-"""The critic against people: its labels, its probabilities and its feedback beside human labels (SPEC 5, 6).
+"""The critic against human labels: its labels, probabilities and feedback (SPEC 5, 6).
 
-All of it is read off result rows, in which an atom's human label is `human`. The baseline is what a reader would do
-without a model of anything: count the passages that support a claim and those that contradict it.
+Everything is computed from result rows, in which an atom's human label is `human`. The baseline counts the passages
+that support a claim and those that contradict it, without any model.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _NUMBERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FeedbackQuality:
-    """What feedback that holds every refuted and unverified atom (SPEC 6) makes of human labels.
+    """How feedback with every refuted and unverified atom (SPEC 6) compares with human labels.
 
     `found` is the share of the human-false claims that it contains, `mistaken` that of the human-true ones that it
     contains by mistake; `found_refuted` and `mistaken_refuted` are the parts that it calls refuted. None without such
-    claims. Atoms that failed are in no feedback and leave both shares; they are counted beside.
+    claims. Failed atoms are in neither share; `n_failed` counts them.
     """
 
     n_false: int
@@ -50,7 +50,7 @@ class FeedbackQuality:
 
     @classmethod
     def of(cls, three_way: Mapping[str, Mapping[str, int]], n_failed: int = 0) -> FeedbackQuality:
-        """From atoms by human label and by label."""
+        """From counts of atoms by human label and by label."""
         shares: list[float | None] = []
         totals = []
         for human in ("NS", "S"):
@@ -67,8 +67,8 @@ class FeedbackQuality:
 class LabelAgreement:
     """How the rows of a run agree with human labels.
 
-    `numbers` has for accuracy, f1_supported, f1_refuted, mae_precision, brier and ece what `Summary` says of each:
-    `value`, bootstrap interval `low` and `high`, and the `worst` and `best` that failed atoms could still make of it.
+    `numbers` has the entries of `Summary` for accuracy, f1_supported, f1_refuted, mae_precision, brier and ece:
+    `value`, the bootstrap interval `low` and `high`, and the limits `worst` and `best` that failed atoms leave open.
     Unverified counts as NS in accuracy and F1.
     """
 
@@ -81,16 +81,16 @@ class LabelAgreement:
 
     @classmethod
     def of(cls, found: Iterable[Row]) -> LabelAgreement | None:
-        """The agreement of rows; None where no atom has a human label."""
+        """The agreement of rows; None if no atom has a human label."""
         summary = Summary()
         for row in found:
             summary.add(row)
-        told = summary.to_dict()["human_labels"]
-        if told is None:
+        labels = summary.to_dict()["human_labels"]
+        if labels is None:
             return None
-        numbers = {name: told[name] for name in _NUMBERS}
-        feedback = FeedbackQuality.of(told["three_way"], told["n_failed"])
-        return cls(told["n_cases"], told["n_atoms"], told["n_failed"], numbers, told["three_way"], feedback)
+        numbers = {name: labels[name] for name in _NUMBERS}
+        feedback = FeedbackQuality.of(labels["three_way"], labels["n_failed"])
+        return cls(labels["n_cases"], labels["n_atoms"], labels["n_failed"], numbers, labels["three_way"], feedback)
 
     def to_dict(self) -> dict[str, Any]:
         """The agreement as JSON."""
@@ -100,7 +100,8 @@ class LabelAgreement:
 class _Majority:
     """A posterior that counts stances: P = (for + 1) / (for + against + 2), Laplace's estimate; 1/2 on a tie.
 
-    It has what `case_row` reads of a posterior, so that failures, duplicates and labels are treated as the critic's.
+    It has the attributes of a posterior that `case_row` reads, so that failures, duplicates and labels are treated as
+    in the critic's rows.
     """
 
     status, reason, method, width = Status.OK, None, "majority", 0
@@ -121,7 +122,7 @@ class _Majority:
 
 
 def scored(cases: Sequence[Case], settings: Settings) -> list[Row]:
-    """The rows of cases that have relations, in order; K is that of these cases where the settings leave it open."""
+    """The rows of cases with relations, in order; K is that of these cases if the settings have none."""
     if settings.k is None:
         settings = replace(settings, k=median_k(len(case.atoms) for case in cases if case.atoms is not None))
     jobs = [job(case, settings) for case in cases]
@@ -129,7 +130,7 @@ def scored(cases: Sequence[Case], settings: Settings) -> list[Row]:
 
 
 def majority(cases: Iterable[Case], settings: Settings | None = None) -> list[Row]:
-    """The rows of the baseline, on the relations that the settings' version chooses; their numbers do not matter."""
+    """The rows of the baseline, on the relations of the settings' version; probabilities are not used."""
     settings = settings or Settings()
 
     def row(one: Job | Row) -> Row:
@@ -142,7 +143,7 @@ def majority(cases: Iterable[Case], settings: Settings | None = None) -> list[Ro
 
 
 def presets() -> dict[str, Settings]:
-    """Both presets, with each atom's own contexts (FR1) and with all relations that there are."""
+    """Both presets, with each atom's own contexts (FR1) and with all relations."""
     return {
         f"{preset}, {version or 'all relations'}": Settings(preset=preset, version=version)
         for preset in ("paper", "release")
@@ -164,7 +165,7 @@ def agreements(
 
 
 def table(found: Mapping[str, LabelAgreement | None], caption: str = "") -> Table:
-    """How well labels, probabilities and feedback agree with people, a row a run; figures only."""
+    """The agreement of labels, probabilities and feedback with human labels, one row per run; numbers only."""
     columns = ["labels by", "atoms", *_NUMBERS.values(), "false claims found", "true claims by mistake"]
     lines: list[tuple[Cell, ...]] = []
     for name, one in found.items():
@@ -191,7 +192,7 @@ def table(found: Mapping[str, LabelAgreement | None], caption: str = "") -> Tabl
 
 
 def three_way_table(found: Mapping[str, LabelAgreement | None], caption: str = "") -> Table:
-    """Atoms by human label (S, NS) and by label, a row a run."""
+    """Atoms by human label (S, NS) and by label, one row per run."""
     columns = [Column("labels by"), *(Column(str(label), f"human {human}:") for human in HUMAN for label in Label)]
     lines: list[tuple[Cell, ...]] = []
     for name, one in found.items():

@@ -1,4 +1,4 @@
-"""Packages that only a few people need: loaded on first use, or a clear word on how to get them."""
+"""Optional dependencies: loaded on first use, or an error that says how to install them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fcjax.core.errors import SettingsError
 
 
 def load(module: str, extra: str, wanted_by: str) -> Any:
-    """The module of an optional dependency. Raises `SettingsError` where it is not installed.
+    """The module of an optional dependency, listed in pyproject.toml under `extra`; `wanted_by` is named in the error.
 
-    `extra` is the name under which pyproject.toml lists it.
+    Raises `SettingsError` if the package is not installed.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # it is there, and something that it needs is not
+            raise  # the package is installed, but something that it imports is not
         package = module.partition(".")[0]
         fault = f"{wanted_by} needs the package {package}, which is not installed: pip install 'fcjax[{extra}]'"
         raise SettingsError(fault) from None

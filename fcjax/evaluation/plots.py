@@ -1,6 +1,6 @@
-"""Pictures of comparisons, as PNG or SVG by the file's name. An SVG of the same numbers is the same bytes.
+"""Plots of comparisons, as PNG or SVG by the file's name. Equal numbers give equal bytes of SVG.
 
-matplotlib (the extra `plots`) is loaded when the first picture is drawn.
+matplotlib (the extra `plots`) is loaded for the first plot.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from fcjax.evaluation.optional import load
 from fcjax.evaluation.report import HEADS, GridEntry
 
 SUFFIXES: Final = (".png", ".svg")
-_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # told apart by all
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # colour-blind safe
 _MARKERS: Final = "osD^vP*"
 _NAMES: Final = {"precision": "factual precision", "comprehensiveness": "comprehensiveness"}
 
 
 def before_after(entries: Iterable[GridEntry], path: str | Path, measure: str = "precision") -> None:
-    """A point for every case, its score before against its score after, by corrector and model; a panel a data set.
+    """A point per case, its score before against its score after, by corrector and model; one panel per data set.
 
-    What lies above the diagonal got better. Raises `SettingsError` for another suffix or without matplotlib, and
-    `OutputError` where the picture cannot be written.
+    Points above the diagonal improved. Raises `SettingsError` for another suffix or without matplotlib, and
+    `OutputError` if the plot cannot be written.
     """
     entries = list(entries)
     name = _NAMES.get(measure, HEADS.get(measure, measure))
@@ -56,9 +56,9 @@ def before_after(entries: Iterable[GridEntry], path: str | Path, measure: str = 
 
 
 def gains_by_model(entries: Iterable[GridEntry], path: str | Path, measure: str = "precision") -> None:
-    """The mean relative gain of every corrector, grouped by model, with its bootstrap interval; a panel a data set.
+    """The mean relative gain of every corrector, grouped by model, with its bootstrap interval; one panel per data set.
 
-    Raises as `before_after` does.
+    Raises the same errors as `before_after`.
     """
     entries = list(entries)
     name = HEADS.get(measure, measure)
@@ -97,13 +97,13 @@ def gains_by_model(entries: Iterable[GridEntry], path: str | Path, measure: str 
 
 @contextmanager
 def _figure(path: str | Path, panels: Sequence[str], width: float) -> Iterator[dict[str, Any]]:
-    """A figure with a panel for each name, written to `path` at the end."""
+    """A figure with a panel per name, written to `path` at the end."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
         raise SettingsError(f"{path}: a picture is written as {' or '.join(SUFFIXES)}; change the file's name")
     matplotlib = load("matplotlib", "plots", "a picture")
     figures = load("matplotlib.figure", "plots", "a picture")
-    # Text stays text in an SVG, and ids come from a fixed salt, so that neither fonts nor chance change the file.
+    # Text stays text in an SVG, and ids have a fixed salt, so that neither fonts nor random ids change the file.
     with matplotlib.rc_context({"svg.hashsalt": "fcjax", "svg.fonttype": "none", "axes.unicode_minus": False}):
         figure = figures.Figure(figsize=(width * max(len(panels), 1), 4.4), layout="constrained")
         axes = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
@@ -123,5 +123,5 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Text without what matplotlib would take for mathematics."""
+    """Text with the sign escaped that starts mathematics in matplotlib."""
     return text.replace("$", r"\$")

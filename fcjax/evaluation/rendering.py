@@ -1,9 +1,9 @@
-"""Tables and pictures of a grid, out of the files of its folder alone: nothing is asked, and plots need no plan.
+"""Tables and plots of a grid, from the files in its folder alone, without a plan or an endpoint.
 
 report.md                      all tables
 tables/NAME.md, .tex, .csv     comparison, gains, scores, judge, endings, humans
 plots/NAME.png, .svg           before against after, and gains by model
-cells/.../cases.jsonl          a row a case: measures before and after, gains, what it cost
+cells/.../cases.jsonl          one row per case: measures before and after, gains, cost
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ import orjson
 from fcjax.core.errors import InputError, OutputError
 from fcjax.critic.asker import Cost
 from fcjax.evaluation.comparison import MEASURES, Comparison
-from fcjax.evaluation.config import Cell
 from fcjax.evaluation.gains import gain
-from fcjax.evaluation.grid import cell_folder, original_folder
 from fcjax.evaluation.label_study import BASELINE, LabelAgreement, majority, three_way_table
 from fcjax.evaluation.label_study import table as agreement_table
-from fcjax.evaluation.report import HEADS, GridEntry, Spent, comparison_table
+from fcjax.evaluation.layout import Cell, cell_folder, original_folder
+from fcjax.evaluation.report import HEADS, GridEntry, RunCost, comparison_table
 from fcjax.evaluation.scores import EQUIVALENT, TEXTS, compared_texts, reference_of, with_scores
 from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Interval, Number, Table
 from fcjax.evaluation.tables import Cell as TableCell
@@ -43,29 +42,29 @@ _VERDICTS: Final = ("same", "partly", "different", "unanswered")
 
 @dataclass(slots=True)
 class Rendered:
-    """What was made of a folder."""
+    """The tables and plots of a folder."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     entries: list[GridEntry] = field(default_factory=list)
-    missing: list[Cell] = field(default_factory=list)  # places of the grid that are not done yet
+    missing: list[Cell] = field(default_factory=list)  # cells that are not done yet
     plots: list[str] = field(default_factory=list)
     note: str | None = None  # why there are no plots
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What is known of a cell."""
+    """The rows and results of a cell."""
 
     cell: Cell
     before: list[Row]
     after: list[Row]
     corrections: list[Row]
-    verdicts: tuple[Counter[str], Counter[str]]  # of the judge, before and after, where neither response failed
+    verdicts: tuple[Counter[str], Counter[str]]  # of the judge, before and after, if neither response failed
     entry: GridEntry
 
 
 def render(folder: Source, *, plots: bool = True) -> Rendered:
-    """Write the tables and pictures of all cells that are done. Raises `InputError` where the folder has no grid."""
+    """Write the tables and plots of all cells that are done. Raises `InputError` if the folder has no grid."""
     home = Path(folder)
     plan = _plan(home)
     found = Rendered()
@@ -110,8 +109,7 @@ def _plan(home: Path) -> dict[str, Any]:
 
 
 def _read(home: Path, cell: Cell, plan: Mapping[str, Any], names: list[str]) -> _Done | None:
-    """A cell; None where it is not done, or was by another plan only. The names of its other scores are added to
-    `names`."""
+    """A cell; None if it is not done, or only by another plan. Adds the names of its other scores to `names`."""
     scores, there = plan["scores"], plan.get("done")
     folder, origin = cell_folder(home, cell), original_folder(home, cell.data, cell.critic)
     beside = ["coverage"] if scores["facts"] else []
@@ -132,15 +130,15 @@ def _read(home: Path, cell: Cell, plan: Mapping[str, Any], names: list[str]) -> 
         for found in files.values():
             more = [one | other["measures"] for one, other in zip(more, found, strict=True)]
         sides.append([with_scores(row, one) for row, one in zip(rows, more, strict=True)])
-        told = zip(files.get("judge", ()), rows, strict=False)
-        verdicts.append([None if has_failed(result["status"]) else _verdict(row) for row, result in told])
+        judged_rows = zip(files.get("judge", ()), rows, strict=False)
+        verdicts.append([None if has_failed(result["status"]) else _verdict(row) for row, result in judged_rows])
     available = {name for side in sides for row in side for name in row["measures"] or ()}
     for one in (*TEXTS, EQUIVALENT, *scores["assessors"]):
         if one in available and one not in names:
             names.append(one)
     comparison = Comparison.of(sides[0], sides[1], (*MEASURES, *(one for one in names if one in available)))
     cost = sum((Cost(**row["cost"]) for row in corrections), Cost())
-    spent = Spent(len(corrections), cost.prompts, cost.tokens, cost.dollars)
+    spent = RunCost(len(corrections), cost.prompts, cost.tokens, cost.dollars)
     entry = GridEntry(cell.corrector, cell.model, cell.data, comparison, spent)
     judged = [pair for pair in zip(*verdicts, strict=True) if None not in pair]
     old, new = (Counter(str(pair[side]) for pair in judged) for side in (0, 1))
@@ -148,7 +146,7 @@ def _read(home: Path, cell: Cell, plan: Mapping[str, Any], names: list[str]) -> 
 
 
 def _verdict(judged: Row) -> str | None:
-    """What the judge says, or that it failed to; None of a response that has no reference."""
+    """The judge's verdict, or that it failed; None for a response without a reference."""
     return judged["verdict"] or ("failed" if judged["measures"] else None)
 
 
@@ -171,8 +169,8 @@ def _spent_cells(entry: GridEntry) -> list[TableCell]:
 
 
 def _noted(table: Table) -> Table:
-    """The table with a word on what its cost is the cost of."""
-    note = "Prompts, tokens and cost: what the method itself asks; the evaluation that compares methods is not counted."
+    """The table with a note on its cost."""
+    note = "Prompts, tokens and cost are those of the method; the evaluation that compares methods is not counted."
     return replace(table, notes=(*table.notes, note))
 
 
@@ -184,7 +182,7 @@ _WHO: Final = ("data", "corrector", "model")
 
 
 def _gains(entries: list[GridEntry], measures: list[str]) -> Table:
-    """Each measure of each cell: its gain with interval, standard deviation and test."""
+    """The gain of each measure of each cell, with interval, standard deviation and test."""
     heads = ("measure", "pairs", "score", "gain", "sd", "t", "p", "gain at worst", "at best")
     rows: list[tuple[TableCell, ...]] = []
     for entry in entries:
@@ -206,26 +204,26 @@ def _gains(entries: list[GridEntry], measures: list[str]) -> Table:
                 )
             )
     notes = (
-        "gain: mean relative gain of a case, in brackets its 95 % bootstrap interval; sd: its standard deviation.",
-        "t, p: one-sided paired t-test of after > before; none without variance.",
-        "worst, best: what the failed pairs could still make of the mean gain.",
+        "gain: mean relative gain per case, with its 95 % bootstrap interval in brackets; sd: its standard deviation.",
+        "t, p: one-sided paired t-test of after > before; empty without variance.",
+        "worst, best: limits of the mean gain, whatever the scores of the failed pairs.",
     )
     return Table(tuple(map(Column, (*_WHO, *heads, *_SPENT_COLUMNS))), tuple(rows), "Gains", notes)
 
 
 def _judged(done: list[_Done]) -> Table:
-    """What the judge says of the responses against the references."""
+    """The judge's verdicts on the responses."""
     rows: list[tuple[TableCell, ...]] = []
     for one in done:
         before, after = one.verdicts
         counts = [BeforeAfter(before[name], after[name], 0) for name in (*_VERDICTS, "failed")]
         rows.append((*_who(one.entry), *counts, *_spent_cells(one.entry)))
     columns = tuple(map(Column, (*_WHO, *_VERDICTS, "failed", *_SPENT_COLUMNS)))
-    return Table(columns, tuple(rows), "Responses against references, by a model as judge")
+    return Table(columns, tuple(rows), "Responses compared with references by a model as judge")
 
 
 def _endings(done: list[_Done]) -> Table:
-    """How corrections ended."""
+    """How corrections ended: the cases by the reason."""
     stops = list(dict.fromkeys(row["stop"] for one in done for row in one.corrections))
     rows: list[tuple[TableCell, ...]] = []
     for one in done:
@@ -240,7 +238,7 @@ def _endings(done: list[_Done]) -> Table:
 
 
 def _humans(home: Path, done: list[_Done]) -> dict[str, Table]:
-    """The critics against human labels, where any atom has one."""
+    """The agreement of critics with human labels, if any atom has one."""
     found: dict[str, LabelAgreement | None] = {}
     for data, critic in dict.fromkeys((one.cell.data, one.cell.critic) for one in done):
         folder = original_folder(home, data, critic)
@@ -252,7 +250,7 @@ def _humans(home: Path, done: list[_Done]) -> dict[str, Table]:
     if not found:
         return {}
     return {
-        "humans": agreement_table(found, "The originals' labels against human labels"),
+        "humans": agreement_table(found, "Labels of the originals compared with human labels"),
         "humans-three-way": three_way_table(found, "Labels by human label"),
     }
 
@@ -274,7 +272,7 @@ def _write_tables(home: Path, found: Rendered) -> None:
 
 
 def _case_lines(one: _Done) -> Iterator[bytes]:
-    """A row a case."""
+    """One row per case."""
     names = [name for name in one.entry.comparison.changes if name not in ("n_atoms", "n_supported")]
     shown = ("id", "status", "stop", "changed")
     for before, after, row in zip(one.before, one.after, one.corrections, strict=True):
@@ -294,7 +292,7 @@ def _case_lines(one: _Done) -> Iterator[bytes]:
 
 
 def _draw(home: Path, found: Rendered) -> None:
-    """The pictures, where matplotlib is there."""
+    """The plots, if matplotlib is installed."""
     if find_spec("matplotlib") is None:
         found.note = "no plots: matplotlib is not installed (pip install 'fcjax[plots]')"
         return

@@ -1,4 +1,4 @@
-"""The tables of the FactCorrector paper: what each corrector makes of each data set, and what that costs."""
+"""The tables of the FactCorrector paper: the results of each corrector on each data set, and their cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fcjax.evaluation.comparison import MEASURES, Comparison
-from fcjax.evaluation.tables import BeforeAfter, Cell, Column, CountOf, Gained, Number, Table
+from fcjax.evaluation.tables import BeforeAfter, Cell, Column, CountOf, MeanGain, Number, Table
 
 HEADS: Final = {
     "precision": "Pr",
@@ -23,14 +23,14 @@ HEADS: Final = {
     "veriscore": "VeriScore",
     "factverify": "FactVerify",
 }
-"""Measures as the paper's tables name them."""
+"""Names of measures in the paper's tables."""
 
 _SPENT: Final = ("prompts", "tokens", "cost ($)")
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What a run of `n_cases` cost. `cost` is in US dollars, None where a price is not known."""
+class RunCost:
+    """What a run of `n_cases` cost. `cost` is in US dollars, None if a price is unknown."""
 
     n_cases: int
     prompts: int
@@ -38,28 +38,28 @@ class Spent:
     cost: float | None = None
 
     def per_case(self, total: float | None) -> float | None:
-        """`total` for each case; None without any case."""
+        """`total` per case; None without cases."""
         return None if total is None or not self.n_cases else total / self.n_cases
 
 
 @dataclass(frozen=True, slots=True)
 class GridEntry:
-    """One place of the grid: a corrector with a model on a data set."""
+    """One cell of the grid: a corrector with a model on a data set."""
 
     corrector: str
     model: str
     data: str
     comparison: Comparison
-    spent: Spent | None = None
+    spent: RunCost | None = None
 
 
 def comparison_table(
     entries: Iterable[GridEntry], measures: Sequence[str] = MEASURES, caption: str = "", digits: int = 3
 ) -> Table:
-    """A row for each corrector and model, in the order they come in; for each data set the pairs, the number of atoms,
-    every measure before and after with its mean relative gain, and the cost of a case.
+    """A row per corrector and model, in order of appearance; per data set the pairs, the number of atoms, every measure
+    before and after with its mean relative gain, and the cost per case.
 
-    Raises `ValueError` where two entries have one place.
+    Raises `ValueError` for two entries of the same cell.
     """
     by_place: dict[tuple[str, str], dict[str, GridEntry]] = {}
     data: dict[str, None] = {}
@@ -84,7 +84,7 @@ def comparison_table(
 
 
 def _cells(entry: GridEntry | None, measures: Sequence[str], digits: int) -> list[Cell]:
-    """The cells of one place, all of their kind where it is empty too: a table's CSV has the same columns then."""
+    """The table cells of one grid cell, of the same kinds without an entry, so that the CSV has the same columns."""
     found = entry.comparison if entry else None
     changes = found.changes if found else {}
     atoms, spent = changes.get("n_atoms"), entry.spent if entry else None
@@ -96,9 +96,9 @@ def _cells(entry: GridEntry | None, measures: Sequence[str], digits: int) -> lis
         if change := changes.get(name):
             places = 1 if name == "verifiability" else digits
             cells.append(BeforeAfter(change.before.mean, change.after.mean, places))
-            cells.append(Gained(change.gain.mean, change.gain.sd, change.test.p, change.test.marks, digits))
+            cells.append(MeanGain(change.gain.mean, change.gain.sd, change.test.p, change.test.marks, digits))
         else:
-            cells += [BeforeAfter(None, None), Gained(None, None)]
+            cells += [BeforeAfter(None, None), MeanGain(None, None)]
     totals = (spent.prompts, spent.tokens, spent.cost) if spent else (None, None, None)
     per_case = [spent.per_case(total) if spent else None for total in totals]
     return [*cells, *(Number(value, places) for value, places in zip(per_case, (1, 0, 4), strict=True))]
@@ -111,8 +111,8 @@ def _head(measure: str) -> str:
 def _notes(rows: Sequence[dict[str, GridEntry]]) -> tuple[str, ...]:
     entries = [entry for row in rows for entry in row.values()]
     notes = [
-        "Means over the cases that have the measure before and after.",
-        "G: relative gain of a case, mean ± standard deviation.",
+        "Means are over the cases that have the measure before and after.",
+        "G: relative gain per case, mean ± standard deviation.",
         "*, **, ***: p < 0.05, 0.01, 0.001 in a one-sided paired t-test of after > before.",
     ]
     if any(entry.comparison.n_partly_failed for entry in entries):

@@ -1,4 +1,4 @@
-"""What a plan is carried out with: clients, sources of evidence, critics and methods, and what all of that may cost."""
+"""The resources of a plan: clients, sources of evidence, critics and methods, and the budget that they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from fcjax.core.errors import FcjaxError, SettingsError
 from fcjax.core.passages import Found, Retriever
@@ -20,7 +20,7 @@ from fcjax.correction.method import Method
 from fcjax.critic.asker import Asker
 from fcjax.critic.critic import Critic
 from fcjax.critic.ordered import in_order
-from fcjax.evaluation.config import Cell, CorrectorConfig, DataSet, ModelConfig, Plan
+from fcjax.evaluation.layout import Cell
 from fcjax.io.client import Client
 from fcjax.io.endpoint import OPENAI, Endpoint
 from fcjax.io.http import Timeouts, Transport
@@ -31,6 +31,9 @@ from fcjax.io.retrievers.local import LocalCorpus
 from fcjax.io.store import Store
 from fcjax.scoring.rows import Row
 
+if TYPE_CHECKING:
+    from fcjax.evaluation.config import CorrectorConfig, DataSet, ModelConfig, Plan
+
 Item = TypeVar("Item")
 Work = Callable[[Asker, Item], Awaitable[Row]]
 
@@ -39,7 +42,7 @@ _OPEN_CASES: Final = 16
 
 @dataclass(slots=True)
 class RunBudget:
-    """What all steps of a run may spend together, None being no limit, and what they have done."""
+    """The limits on what all steps of a run spend together (None: no limit), and what they have spent."""
 
     prompts: int | None = None
     tokens: int | None = None
@@ -53,8 +56,8 @@ class RunBudget:
     failed: Counter[str] = field(default_factory=Counter)
     _spent: tuple[int, int, float] = (0, 0, 0.0)
 
-    def budget(self) -> Budget:
-        """What is left, for the next step."""
+    def left(self) -> Budget:
+        """The budget of the next step: what is left."""
         prompts, tokens, dollars = self._spent
         return Budget(
             prompts=None if self.prompts is None else max(self.prompts - prompts, 0),
@@ -62,8 +65,8 @@ class RunBudget:
             dollars=None if self.dollars is None else max(self.dollars - dollars, 0.0),
         )
 
-    def settle(self, budget: Budget, clients: Iterable[Client]) -> None:
-        """A step is over."""
+    def count(self, budget: Budget, clients: Iterable[Client]) -> None:
+        """Count what a step has spent."""
         spent, (prompts, tokens, dollars) = budget.spent, self._spent
         self._spent = prompts + spent.prompts, tokens + spent.tokens, dollars + spent.dollars
         for client in clients:
@@ -79,13 +82,13 @@ class RunBudget:
 
 
 class Resources:
-    """Makes what the steps of a plan work with. Clients belong to one step, which ends with `settle`.
+    """Makes the clients, critics and methods of a plan's steps. Clients belong to one step, which `end_step` ends.
 
     Replies and searches are kept in the plan's store, or in `store`. Use it in a `with` block.
     """
 
-    def __init__(self, plan: Plan, store: Path, *, replay: bool = False, purse: RunBudget):
-        self.purse = purse
+    def __init__(self, plan: Plan, store: Path, *, replay: bool = False, budget: RunBudget):
+        self.budget = budget
         self._plan, self._replay = plan, replay
         self._opened = ExitStack()
         self.store = plan.store or store  # where the replies are
@@ -93,7 +96,7 @@ class Resources:
         self._corpora: dict[Path, LocalCorpus] = {}
         self._endpoints: dict[str, Endpoint | Transport] = {}
         self._clients: dict[str, Client] = {}
-        self._budget: Budget | None = None
+        self._step_budget: Budget | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -106,9 +109,9 @@ class Resources:
         self._opened.close()
 
     def client(self, name: str) -> Client:
-        """The client of a model of the plan, the same one within a step."""
+        """The client of a model of the plan; the same one within a step."""
         if name not in self._clients:
-            self._budget = self._budget or self.purse.budget()
+            self._step_budget = self._step_budget or self.budget.left()
             given, where = self._plan.models[name], self._where(name)
             timeouts = Timeouts(read=given.timeout, total=given.timeout) if given.timeout else None
             try:
@@ -117,7 +120,7 @@ class Resources:
                     store=self._store,
                     replay=self._replay,
                     concurrency=given.concurrency,
-                    budget=self._budget,
+                    budget=self._step_budget,
                     price=_price(given, where),
                     timeouts=timeouts,
                 )
@@ -125,22 +128,22 @@ class Resources:
                 raise SettingsError(f"{self._plan.path}: the model {name}: {error}") from error
         return self._clients[name]
 
-    def settle(self) -> None:
-        """The step is over: its clients are closed, and its spending is counted."""
-        if self._budget is not None:
-            self.purse.settle(self._budget, self._clients.values())
-        self._clients, self._budget = {}, None
+    def end_step(self) -> None:
+        """End a step: forget its clients and count what it has spent."""
+        if self._step_budget is not None:
+            self.budget.count(self._step_budget, self._clients.values())
+        self._clients, self._step_budget = {}, None
 
     def critic(self, model: str, data: str) -> Critic:
-        """The critic that asks a model about a data set."""
+        """The critic of a data set that asks a model."""
         how, source = self._plan.critic, self._plan.data[data]
         return Critic(
             self.client(model),
             retrieve=self._retriever(source),
-            relate=how.relating.model,
+            relate=how.relations.model,
             settings=how.settings,
             pipeline=how.pipeline(source),
-            screen=how.relating.screen,
+            screen=how.relations.screen,
         )
 
     def method(self, cell: Cell) -> Method:
@@ -155,9 +158,9 @@ class Resources:
             raise SettingsError(f"{self._plan.path}: the corrector {given.name}: {error}") from error
 
     def rows(self, owner: Critic | Client, items: Iterable[Item], work: Work[Item]) -> Iterator[Row]:
-        """What `work` makes of each item, in order, with a bounded number under way; `owner` is closed in the end.
+        """The row that `work` makes of each item, in order, a bounded number at a time; closes `owner` at the end.
 
-        Raises `BudgetError` and `SettingsError` where the run is at its end.
+        Raises `BudgetError` and `SettingsError` when the run must end.
         """
         stream = self._stream(owner, items, work)
         with asyncio.Runner() as runner:
@@ -193,13 +196,13 @@ class Resources:
         return self._endpoints[name]
 
     def _retriever(self, data: DataSet) -> Retriever | None:
-        """Where evidence for a data set is looked for; a corpus is opened once for all steps."""
+        """The source of evidence of a data set; a corpus is opened once for all steps."""
         match data.retriever:
             case "local":
                 assert data.corpus is not None
                 if data.corpus not in self._corpora:
                     self._corpora[data.corpus] = LocalCorpus.open(data.corpus)
-                return Cached(_Lent(self._corpora[data.corpus]), None)
+                return Cached(_Shared(self._corpora[data.corpus]), None)
             case "serper":
                 from fcjax.io.retrievers.pages import PageReader
                 from fcjax.io.retrievers.serper import Serper
@@ -212,8 +215,8 @@ class Resources:
         return None
 
 
-class _Lent:
-    """A retriever that whoever has it may close; it stays its owner's."""
+class _Shared:
+    """A retriever whose `close` does nothing, because its owner closes it."""
 
     def __init__(self, source: Retriever):
         self._source = source
@@ -233,7 +236,9 @@ def _endpoint(given: ModelConfig, place: str) -> Endpoint | Transport:
     try:
         key = None
         if given.api_key_env is not None and not (key := os.environ.get(given.api_key_env)):
-            raise SettingsError(f"api_key_env names {given.api_key_env}, which is not set; set it, or name another one")
+            raise SettingsError(
+                f"api_key_env names {given.api_key_env}, which is not set; set it, or name another variable"
+            )
         if given.litellm:
             return LitellmTransport(
                 given.model, api_key=key, api_base=given.base_url, timeout=given.timeout or Timeouts().total
@@ -245,7 +250,7 @@ def _endpoint(given: ModelConfig, place: str) -> Endpoint | Transport:
 
 
 def _price(given: ModelConfig, where: Endpoint | Transport) -> Price | None:
-    """The price in the plan, else the listed one; a model of the same name on one's own server costs something else."""
+    """The price in the plan, else the listed one, which does not hold for a model of that name on another server."""
     if given.price is not None:
         return Price(given.price[0] / 1e6, given.price[1] / 1e6)
     return price(given.model) if given.litellm or where.name == OPENAI else None

@@ -1,7 +1,7 @@
-"""Scores of a response beside those of SPEC 5's measures: what a judge, or another assessor, says of it; one row each.
+"""Scores of a response beside the measures of SPEC 5, from a judge or an assessor; one row per response.
 
-A row has the measures that a results row may hold of it, `<name>` with `<name>_worst` and `<name>_best` where something
-failed, so that `Comparison` can compare them as it does all others.
+A row has measures that a results row may hold, `<name>` with `<name>_worst` and `<name>_best` if something failed, so
+that `Comparison` can compare them like all others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fcjax.core.records import Case, Status
-from fcjax.correction.evidence_reuse import same
+from fcjax.correction.evidence_reuse import statement_key
 from fcjax.evaluation.assessors.assessor import Assessor
 from fcjax.evaluation.judge import SAME, Coverage, Equivalence
 from fcjax.evaluation.texts import text_scores
@@ -25,27 +25,27 @@ EQUIVALENT = "equivalent"
 
 
 def reference_of(case: Case) -> str | None:
-    """The text that a case says a response should be like: its `reference`."""
+    """The reference response of a case: its `reference`, if that is a text."""
     found = case.extra.get("reference")
     return found if isinstance(found, str) and found.strip() else None
 
 
 def compared_texts(pairs: Iterable[tuple[str | None, str | None]]) -> list[dict[str, float]]:
-    """ROUGE-L and BLEU of each (response, reference); nothing where one is missing."""
+    """ROUGE-L and BLEU of each (response, reference); empty if either is missing."""
     found = text_scores(pairs)
     return [{name: round(value, DIGITS) for name, value in (one or {}).items()} for one in found]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """The facts of a case's evidence: those of its first `contexts` texts, `most` of them at most."""
+class FactExtraction:
+    """Extracts the facts of a case's evidence: from its first `contexts` texts, at most `most` facts."""
 
     most: int
     contexts: int
     atomizer: Atomizer = field(default_factory=Atomizer)
 
     async def run(self, case: Case, ask: Ask, reject: Reject) -> Row:
-        """`facts`, and how many texts could not be taken apart; facts in the same words are one."""
+        """A row with `facts`, and the number of texts that failed; facts in the same words are merged."""
         given = [one for one in case.contexts or () if one.evidence and not one.status.failed][: self.contexts]
 
         async def facts(text: str) -> list[str] | None:
@@ -57,12 +57,12 @@ class Facts:
         made = await each(facts, [one.evidence for one in given], AT_ONCE)
         unique: dict[str, str] = {}
         for text in (text for one in made if one for text in one):
-            unique.setdefault(same(text), text)
+            unique.setdefault(statement_key(text), text)
         return {"id": case.id, "facts": list(unique.values())[: self.most], "n_failed": made.count(None)}
 
 
 async def coverage(case: Case, facts: Row, ask: Ask, reject: Reject) -> Row:
-    """How many of the facts the response of a case covers: C of SPEC 5; no measure without a response."""
+    """The share of the facts that a case's response covers: C of SPEC 5; no measure without a response."""
     if case.response is None:
         return {"id": case.id, "measures": {}, "n_failed": 0}
     found = await Coverage().run(case.response, facts["facts"], ask, reject)
@@ -71,7 +71,7 @@ async def coverage(case: Case, facts: Row, ask: Ask, reject: Reject) -> Row:
 
 
 async def equivalence(judge: Equivalence, case: Case, ask: Ask, reject: Reject) -> Row:
-    """Whether the response of a case says the same as its reference; no measure without one."""
+    """Whether the response of a case says the same as its reference; no measure without a reference."""
     reference = reference_of(case)
     if reference is None or case.response is None:
         return {"id": case.id, "measures": {}, "verdict": None, "n_failed": 0}
@@ -88,7 +88,7 @@ async def equivalence(judge: Equivalence, case: Case, ask: Ask, reject: Reject) 
 
 
 async def assessment(assessor: Assessor, case: Case) -> Row:
-    """The share of the atoms of a case that an assessor takes for supported, under the assessor's name."""
+    """The share of a case's atoms that an assessor finds supported, under the assessor's name."""
     if case.status.failed or not (case.response or case.atoms):
         return {"id": case.id, "measures": {}, "status": str(case.status), "n_failed": 0}
     found = await assessor.assess(replace(case, relations=None))
@@ -103,7 +103,7 @@ async def assessment(assessor: Assessor, case: Case) -> Row:
 
 
 def with_scores(row: Row, *scores: Mapping[str, Any]) -> Row:
-    """A results row whose measures have others beside them; where it has none, there are none."""
+    """A results row with other scores added to its measures; unchanged if it has no measures."""
     if row["measures"] is None:
         return row
     more: dict[str, Any] = {}

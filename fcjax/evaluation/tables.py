@@ -1,7 +1,7 @@
-"""Tables as data: columns in groups, cells that know their numbers, and three ways to write them down.
+"""Tables as data: columns in groups, cells with their numbers, and the three formats Markdown, LaTeX and CSV.
 
-Markdown and LaTeX are for reading: `0.412 → 0.706` is one column there. CSV is for reckoning and has a column for every
-number, to the 7 digits of a results file. The same table always gives the same text.
+Markdown and LaTeX are for reading: `0.412 → 0.706` is one column there. CSV is for computing and has a column per
+number, with the 7 digits of a results file. Equal tables give equal texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value = str | float | int | None
 
 
 def shown(value: float | None, digits: int, sign: bool = False) -> str | None:
-    """A number with `digits` places and never as -0; None where there is none, NaN and infinity included."""
+    """A number with `digits` decimals, never -0; None for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return None
     return f"{round(value, digits) + 0.0:{'+' if sign else ''}.{digits}f}"
@@ -49,6 +49,23 @@ class Number:
     @property
     def text(self) -> str | None:
         return shown(self.value, self.digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number from 0 to 1 that is shown as whole per cent, or none."""
+
+    value: float | None
+
+    names: ClassVar[tuple[str, ...]] = ("",)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return (_kept(self.value),)
+
+    @property
+    def text(self) -> str | None:
+        return None if self.value is None or not math.isfinite(self.value) else f"{self.value:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +110,8 @@ class BeforeAfter:
 
 
 @dataclass(frozen=True, slots=True)
-class Gained:
-    """A mean gain, its standard deviation, the p of its test and the marks that stand for that."""
+class MeanGain:
+    """A mean gain, its standard deviation, the p of its test and the marks of significance."""
 
     mean: float | None
     sd: float | None
@@ -117,7 +134,7 @@ class Gained:
 
 @dataclass(frozen=True, slots=True)
 class CountOf:
-    """How many there are, and how many are missing because they failed."""
+    """A count, and the count of those that are missing because they failed."""
 
     n: int
     n_failed: int
@@ -133,12 +150,12 @@ class CountOf:
         return f"{self.n} ({self.n_failed} failed)" if self.n_failed else str(self.n)
 
 
-Cell = str | int | Number | Interval | BeforeAfter | Gained | CountOf | None
+Cell = str | int | Number | Share | Interval | BeforeAfter | MeanGain | CountOf | None
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's name and the group of columns that it stands in, such as a data set."""
+    """A column's name and its group of columns, such as a data set."""
 
     name: str
     group: str = ""
@@ -150,7 +167,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under columns. `notes` say what a reader has to know, one sentence each."""
+    """Rows of cells under columns. `notes` are sentences for the reader."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -161,7 +178,7 @@ class Table:
         return self.markdown()
 
     def markdown(self) -> str:
-        """A table of GitHub's Markdown; a column's group stands in its name."""
+        """A table in GitHub's Markdown; a column's name has its group."""
         lines = [[_md(column.full) for column in self.columns]]
         lines.append(["---:" if self._numeric(i) else "---" for i in range(len(self.columns))])
         lines += [[_md(text) for text in _texts(row)] for row in self.rows]
@@ -170,7 +187,7 @@ class Table:
         return "\n\n".join(part for part in (_md(self.caption), table, notes) if part) + "\n"
 
     def latex(self) -> str:
-        """A `table` environment for the packages booktabs and, with groups, none besides."""
+        """A `table` environment for LaTeX with the package booktabs."""
         kinds = "".join("r" if self._numeric(i) else "l" for i in range(len(self.columns)))
         lines = [r"\begin{table}", r"\centering"]
         if self.caption:
@@ -192,7 +209,7 @@ class Table:
         return "\n".join([*lines, r"\end{table}"]) + "\n"
 
     def csv(self) -> str:
-        """Comma-separated values, a column for every number; empty where there is none. Lines end in a newline."""
+        """Comma-separated values, a column per number, empty for None. Lines end in a newline."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         names = [self._names(i) for i in range(len(self.columns))]
@@ -205,16 +222,16 @@ class Table:
                 if cell is None:
                     values += [None] * len(part)
                 elif isinstance(cell, str):
-                    values.append(re.sub("\r\n?", "\n", cell))  # a bare return is not put in quotes
+                    values.append(re.sub("\r\n?", "\n", cell))  # the module csv does not quote a bare return
                 else:
                     values += [cell] if isinstance(cell, int) else cell.values
             writer.writerow("" if value is None else value for value in values)
         return out.getvalue()
 
     def save(self, path: str | Path) -> None:
-        """Write the table in the format that the file's name ends in: .md, .tex or .csv.
+        """Write the table in the format of the file's suffix: .md, .tex or .csv.
 
-        Raises `SettingsError` for any other, and `OutputError` where it cannot be written.
+        Raises `SettingsError` for any other suffix, and `OutputError` if the file cannot be written.
         """
         path = Path(path)
         writers = {".md": self.markdown, ".tex": self.latex, ".csv": self.csv}
@@ -230,7 +247,7 @@ class Table:
         return bool(cells) and not any(isinstance(cell, str) for cell in cells)
 
     def _names(self, i: int) -> tuple[str, ...]:
-        """What each number of a column's cells is called; they are all of one kind."""
+        """The names of the numbers in a column's cells, which are all of one kind."""
         cells = [row[i] for row in self.rows if row[i] is not None]
         kinds = {("",) if cell is None or isinstance(cell, str | int) else cell.names for cell in cells}
         if len(kinds) > 1:
@@ -239,7 +256,7 @@ class Table:
 
 
 def _texts(row: Sequence[Cell]) -> list[str]:
-    """What a reader sees of each cell; a dash where there is no number."""
+    """The text of each cell; a dash without a number."""
     texts = (str(cell) if cell is None or isinstance(cell, str | int) else cell.text for cell in row)
     return ["–" if cell is None or text is None else text for cell, text in zip(row, texts, strict=True)]
 
@@ -255,11 +272,11 @@ _SIGNED: Final = re.compile(r"(?<![\w.])([+-]\d[\d.]*)")
 
 
 def _md(text: str) -> str:
-    """Text that is nothing but text in Markdown, in one line."""
+    """Text escaped for Markdown, in one line."""
     return _MD.sub(lambda match: "\\" + match[0], " ".join(text.split()))
 
 
 def _tex(text: str) -> str:
-    """Text that is nothing but text in LaTeX, in one line; numbers with a sign are set as numbers."""
+    """Text escaped for LaTeX, in one line; numbers with a sign are set as numbers."""
     escaped = "".join(_TEX.get(sign, sign) for sign in " ".join(text.split()))
     return _SIGNED.sub(r"$\1$", escaped)

@@ -1,17 +1,15 @@
-"""How close a text stays to another one: ROUGE-L, BLEU, and BLEURT where it is installed.
+"""Text similarity between a candidate and a reference: ROUGE-L and BLEU, both from 0 to 1.
 
-The counting is done by rouge-score and sacrebleu. What is ours is what they leave open: how texts of any script become
-words, and what empty texts score. All scores of ROUGE-L and BLEU are from 0 to 1.
+The packages rouge-score and sacrebleu do the counting. This module adds what they leave open: how text of any script
+is split into words, and what empty texts score.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, Literal
-
-from fcjax.evaluation.optional import load
 
 Tokenizer = Literal["13a", "zh", "char"]
 
@@ -32,10 +30,10 @@ def text_words(text: str) -> list[str]:
 
 
 def tokenizer_of(text: str) -> Tokenizer:
-    """The tokenizer of sacrebleu that fits a text, by the script that most of its words have.
+    """The sacrebleu tokenizer that fits a text, by the script of most of its words.
 
-    `zh` takes Chinese apart sign by sign, `char` every other script without spaces (Japanese too: its own needs a
-    dictionary), `13a` is sacrebleu's default.
+    `zh` splits Chinese into characters, `char` any other script without spaces (Japanese too, whose own tokenizer needs
+    a dictionary); `13a` is sacrebleu's default.
     """
     found = text_words(text)
     if 2 * sum(bool(_UNSPACED.match(word)) for word in found) <= len(found):
@@ -44,15 +42,15 @@ def tokenizer_of(text: str) -> Tokenizer:
 
 
 def rouge_l(candidate: str, reference: str) -> float:
-    """The F measure of ROUGE-L over `words`. Two texts without words score 1, one without words 0."""
+    """The F measure of ROUGE-L over `text_words`. Two texts without words score 1; if only one has none, 0."""
     empty = _without_words(candidate, reference)
     return empty if empty is not None else float(_rouge().score(reference, candidate)["rougeL"].fmeasure)
 
 
 def bleu(candidate: str, reference: str) -> float:
-    """Sentence BLEU: up to 4-grams, exponential smoothing, orders that the text is too short for left out.
+    """Sentence BLEU: up to 4-grams, exponential smoothing, without the orders that the text is too short for.
 
-    The reference's script chooses the tokenizer. Two texts without words score 1, one without words 0.
+    The reference's script selects the tokenizer. Two texts without words score 1; if only one has none, 0.
     """
     empty = _without_words(candidate, reference)
     if empty is not None:
@@ -60,83 +58,24 @@ def bleu(candidate: str, reference: str) -> float:
     return min(float(_bleu(tokenizer_of(reference)).sentence_score(candidate, [reference]).score) / 100.0, 1.0)
 
 
-def corpus_bleu(pairs: Iterable[tuple[str, str]]) -> tuple[float | None, str]:
-    """BLEU of many (candidate, reference) as one corpus, and sacrebleu's signature of how it was computed.
-
-    Pairs of which a text has no words are left out; None where none is left. The script of all references chooses the
-    tokenizer.
-    """
-    kept = [(candidate, reference) for candidate, reference in pairs if text_words(candidate) and text_words(reference)]
-    metric = _bleu(tokenizer_of(" ".join(reference for _, reference in kept)), sentence=False)
-    if not kept:
-        return None, ""
-    candidates, references = map(list, zip(*kept, strict=True))
-    score = float(metric.corpus_score(candidates, [references]).score) / 100.0
-    return min(score, 1.0), str(metric.get_signature())
-
-
-class Bleurt:
-    """BLEURT by the package bleurt-pytorch (the extra `bleurt`); `checkpoint` is a folder or a name that it can load.
-
-    Loads on construction. Raises `SettingsError` where the package is missing.
-    """
-
-    def __init__(self, checkpoint: str = "lucadiliello/BLEURT-20", batch: int = 16) -> None:
-        package = load("bleurt_pytorch", "bleurt", "BLEURT")
-        self._torch = load("torch", "bleurt", "BLEURT")
-        self._batch = batch
-        self._tokenizer = package.BleurtTokenizer.from_pretrained(checkpoint)
-        self._model = package.BleurtForSequenceClassification.from_pretrained(checkpoint).eval()
-
-    def scores(self, candidates: Sequence[str], references: Sequence[str]) -> list[float]:
-        """The score of each pair, about 0 to 1 but not bounded: it has no relative gain."""
-        found: list[float] = []
-        with self._torch.no_grad():
-            for start in range(0, len(candidates), self._batch):
-                part = slice(start, start + self._batch)
-                batch = self._tokenizer(
-                    list(references[part]),
-                    list(candidates[part]),
-                    padding="longest",
-                    truncation=True,
-                    max_length=512,
-                    return_tensors="pt",
-                )
-                found += self._model(**batch).logits.flatten().tolist()
-        return found
-
-
-def text_scores(
-    pairs: Iterable[tuple[str | None, str | None]], bleurt: Bleurt | None = None
-) -> list[dict[str, float] | None]:
-    """`rouge_l`, `bleu` and, where it is given, `bleurt` of each (candidate, reference).
-
-    None for a pair of which a text is None: a failure has no score.
-    """
-    found: list[dict[str, float] | None] = []
-    both: list[tuple[str, str, dict[str, float]]] = []
-    for candidate, reference in pairs:
-        if candidate is None or reference is None:
-            found.append(None)
-            continue
-        scores = {"rouge_l": rouge_l(candidate, reference), "bleu": bleu(candidate, reference)}
-        both.append((candidate, reference, scores))
-        found.append(scores)
-    if bleurt and both:
-        learned = bleurt.scores([candidate for candidate, _, _ in both], [reference for _, reference, _ in both])
-        for (_, _, scores), score in zip(both, learned, strict=True):
-            scores["bleurt"] = score
-    return found
+def text_scores(pairs: Iterable[tuple[str | None, str | None]]) -> list[dict[str, float] | None]:
+    """`rouge_l` and `bleu` of each (candidate, reference); None where either text is None, because it failed."""
+    return [
+        None
+        if candidate is None or reference is None
+        else {"rouge_l": rouge_l(candidate, reference), "bleu": bleu(candidate, reference)}
+        for candidate, reference in pairs
+    ]
 
 
 def _without_words(candidate: str, reference: str) -> float | None:
-    """The score where a text has no words; None where both have some."""
+    """The score if either text has no words; None if both have some."""
     one, other = bool(text_words(candidate)), bool(text_words(reference))
     return None if one and other else float(one == other)
 
 
 class _Words:
-    """`words` as rouge-score wants it."""
+    """`text_words` in the interface that rouge-score expects."""
 
     tokenize = staticmethod(text_words)
 
@@ -149,7 +88,7 @@ def _rouge() -> Any:
 
 
 @functools.cache
-def _bleu(tokenizer: Tokenizer, sentence: bool = True) -> Any:
+def _bleu(tokenizer: Tokenizer) -> Any:
     from sacrebleu.metrics import BLEU
 
-    return BLEU(tokenize=tokenizer, effective_order=sentence)
+    return BLEU(tokenize=tokenizer, effective_order=True)

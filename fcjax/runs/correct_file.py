@@ -277,7 +277,7 @@ async def _corrected(
             await opened.enter_async_context(client)
         if method.critic.retriever:
             opened.push_async_callback(method.critic.retriever.close)
-        stream = await opened.enter_async_context(aclosing(method.correct_many(cases(), told=told)))
+        stream = await opened.enter_async_context(aclosing(method.correct_many(cases(), on_round=told)))
         for place in range(found.cases):
             if place in earlier:
                 yield cast("_Finished", _earlier(journal, place))

@@ -1,7 +1,7 @@
 """From a case, its graph and its results row to the feedback on it (SPEC 6).
 
 Labels and statuses are the row's (`fcjax.scoring.rows`), and the passages are those that share a factor with a refuted
-atom in the graph. What is failed is in neither: a failure is never a verdict.
+atom in the graph. Failed atoms are not part of the feedback: a failure is never a verdict.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from fcjax.scoring.near_duplicates import Repeat, repeats
 from fcjax.scoring.rows import Row, Side, rounded, side_of
 
 WORK: Final = 2**21
-"""Table entries, 2 to the power of the width a row, that the influences in one graph may take: some 0.3 s."""
+"""The largest number of table entries for the influences in one graph, 2 ** width per row: about 0.3 s."""
 
 Scored = tuple[Case, FactGraph | None, Row]
-"""A case, its graph (None where it has none) and its results row."""
+"""A case, its graph (None if it has none) and its results row."""
 
 
 def feedbacks(scored: Sequence[Scored], limits: Limits | None = None) -> list[Feedback]:
-    """The feedback on every case, in order, evidence ordered by influence where that can be had.
+    """The feedback on every case, in order, with evidence ordered by influence where that is available.
 
-    Influences cost a row for each refuted atom that has evidence, all graphs in a batch; a relation of probability 0 or
-    1 is taken a millionth inside, so that it costs none of its own. A graph whose posteriors are not exact, that would
-    take more than `WORK`, or that is too wide within `limits` has its evidence ordered by probability. Never raises for
-    a bad case: its row says why.
+    Influences cost one row per refuted atom with evidence, all graphs in a batch; a relation of probability 0 or 1 is
+    moved inside by a millionth, so that it costs no row of its own. Evidence is ordered by probability if the graph's
+    posteriors are not exact, if its influences would take more than `WORK`, or if it is too wide within `limits`. Never
+    raises for a bad case: its row says why.
     """
     wanted: dict[int, tuple[FactGraph, Collection[str]]] = {}
     for i, (_, graph, row) in enumerate(scored):
@@ -52,7 +52,7 @@ def feedback(case: Case, graph: FactGraph | None, row: Row, influence: Influence
     """The feedback on one case (SPEC 6): its atoms labelled refuted or unverified, and all evidence of the refuted.
 
     Evidence is ordered by `influence`, of this graph's relations on the refuted atoms (`fcjax.influences`), or by
-    probability without one or where it has no values. Raises `SettingsError` where it is another graph's.
+    probability without one or if it has no values. Raises `SettingsError` if it belongs to another graph.
     """
     status, reason = Status(row["status"]), row["reason"]
     failed = sum(atom["label"] is None and "duplicate_of" not in atom for atom in row["atoms"])
@@ -60,7 +60,7 @@ def feedback(case: Case, graph: FactGraph | None, row: Row, influence: Influence
         return Feedback(n_failed=failed, status=status, reason=reason)
     if influence is not None and influence.relations != graph.relations:
         seen = f"{counted(len(influence.relations), 'relation')} that are not the graph's"
-        raise SettingsError(f"influence is of {seen}; allowed: that of the same graph")
+        raise SettingsError(f"influence is that of {seen}; allowed: the influence of the same graph")
     atoms = {atom.id: atom for atom in case.atoms or ()}
     connected = _connected(graph, row)
     moves = influence
@@ -96,12 +96,12 @@ def feedback(case: Case, graph: FactGraph | None, row: Row, influence: Influence
 
 
 def _labelled(row: Row, *labels: Label) -> list[Row]:
-    """The atoms of a results row that have one of `labels`; a merged duplicate is spoken for by the kept one."""
+    """The atoms of a results row with one of `labels`; of merged duplicates, the kept one."""
     return [atom for atom in row["atoms"] if atom["label"] in labels and "duplicate_of" not in atom]
 
 
 def _connected(graph: FactGraph, row: Row) -> dict[str, list[int]]:
-    """The relations between a refuted atom and a context, as they are numbered in the graph, by the atom."""
+    """The relations between refuted atoms and contexts, as numbers in the graph, by atom."""
     kinds = dict(zip(graph.ids, graph.kinds, strict=True))
     refuted = {atom["id"] for atom in _labelled(row, Label.REFUTED)}
     connected: dict[str, list[int]] = {}
@@ -113,14 +113,14 @@ def _connected(graph: FactGraph, row: Row) -> dict[str, list[int]]:
 
 
 def _inside(graph: FactGraph) -> FactGraph:
-    """The graph with all probabilities so far inside of 0 and 1 that no table entry is too small to divide by."""
+    """The graph with all probabilities moved far enough inside 0 and 1 that every table entry can be a divisor."""
     given = np.array([p_of(relation) for relation in graph.relations])
     inside = np.clip(given, 2 * LEAST, 1 - 2 * LEAST)
     return replace(graph, tables=graph.tables + graph.slopes() * (inside - given)[:, None, None])
 
 
 class _Passages:
-    """The contexts of a case as its graph has them."""
+    """The contexts of a case, as merged in its graph."""
 
     def __init__(self, case: Case, graph: FactGraph, repeated: Iterable[Repeat]):
         self._graph = graph
@@ -131,7 +131,7 @@ class _Passages:
             self.copies.setdefault(kept, []).append(copy)
 
     def of(self, atom: str, relations: list[int], influence: Influence | None) -> tuple[Evidence, ...]:
-        """The evidence on an atom by these of the graph's relations, the largest first."""
+        """The evidence on an atom from these relations of the graph, the largest first."""
         said = {r: self._graph.relations[r] for r in relations}
         moves: dict[int, float] = {}
         if influence is not None:
@@ -149,7 +149,7 @@ class _Passages:
         copies = [self._contexts[copy] for copy in (name, *self.copies.get(name, ()))]
         alike = (other for other in self._alike.get(name, ()) if other != name)
         kept = self._graph.aliases
-        assert relation.type is not None  # what made a factor has one
+        assert relation.type is not None  # every relation with a factor has one
         return Evidence(
             context=name,
             source=relation.source,

@@ -21,8 +21,8 @@ SHOWN: Final = 5  # passages of a statement in a notebook's table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One relation between a refuted atom and a passage. Its ends are the graph's variables: of a passage that was
-    found more than once the one that is kept, with the links of all.
+    """One relation between a refuted atom and a passage. Its ends are the graph's variables: for a passage that was
+    found more than once, the kept copy, with the links of all.
     """
 
     context: str  # its id
@@ -30,11 +30,11 @@ class Evidence:
     target: str
     type: RelationType
     probability: float
-    influence: float | None = None  # dP(atom) / dp; None where it is not known
+    influence: float | None = None  # dP(atom) / dp; None if unknown
     title: str | None = None
     links: tuple[str, ...] = ()
-    text: str = field(default="", repr=False)  # what the relation model read
-    repeats: tuple[str, ...] = ()  # ids of contexts that repeat it and do not take the other side of this atom
+    text: str = field(default="", repr=False)  # the text that the relation model read
+    repeats: tuple[str, ...] = ()  # ids of contexts that repeat it, without those on the other side of this atom
 
     @property
     def link(self) -> str | None:
@@ -46,20 +46,20 @@ class Evidence:
 
     @property
     def says(self) -> str:
-        """What the passage does to the statement, for a person: "contradicts it"."""
+        """The relation of the passage to the statement, as text: "contradicts it"."""
         if self.type is RelationType.ENTAILMENT:
             return "entails it" if self.source == self.context else "is entailed by it"
         return "contradicts it" if self.type is RelationType.CONTRADICTION else "says the same"
 
     @property
     def name(self) -> str:
-        """The passage by title and link, or by its id."""
+        """The passage's title and links, or its id."""
         return _line(", ".join(part for part in (self.title, *self.links) if part)) or self.context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """An atom that is refuted, with all passages connected to it, or unverified. Numbers are those of the row."""
+    """A refuted atom, with all passages connected to it, or an unverified one. Numbers are those of the row."""
 
     atom: str  # its id
     text: str
@@ -69,7 +69,7 @@ class Finding:
     upper: float
     certain: bool
     original: str | None = None  # the text before it was revised
-    duplicates: tuple[str, ...] = ()  # ids of atoms of the same text, which this one stands for
+    duplicates: tuple[str, ...] = ()  # ids of merged atoms of the same text
     evidence: tuple[Evidence, ...] = ()
 
     def by_side(self, side: Side) -> tuple[Evidence, ...]:
@@ -81,15 +81,15 @@ class Finding:
 class Feedback:
     """The findings on one response, in the order of its atoms; `status` and `reason` are those of the case's row.
 
-    `order` says what the evidence is ordered by, the largest first: how much a relation moves the atom (|dP / dp|), or
-    where that is not known its probability; None where there is no evidence.
+    `order` is what the evidence is sorted by, the largest first: how much a relation moves the atom (|dP / dp|), or its
+    probability if that is unknown; None without evidence.
     """
 
     findings: tuple[Finding, ...] = ()
     repeated: tuple[Repeat, ...] = ()
     order: Order | None = None
-    n_atoms: int = 0  # that have a label, duplicates not counted
-    n_failed: int = 0  # atoms that have none
+    n_atoms: int = 0  # with a label, without duplicates
+    n_failed: int = 0  # atoms without a label
     status: Status = Status.OK
     reason: str | None = None
 
@@ -102,7 +102,7 @@ class Feedback:
         return tuple(found for found in self.findings if found.label is Label.UNVERIFIED)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """The feedback as JSON, numbers of 7 digits; every passage once, its text left out unless `texts` is set."""
+        """The feedback as JSON, numbers with 7 digits; every passage once, with its text if `texts` is set."""
         passages = {given.context: given for found in self.findings for given in found.evidence}
         return {
             "order": self.order,
@@ -116,10 +116,10 @@ class Feedback:
         }
 
     def text(self, *, excerpt: int | None = EXCERPT, most: int | None = None) -> str:
-        """The feedback in plain words, for a person or a refiner: one line a fact, passages and statements on one line.
+        """The feedback as plain text, for a person or a refiner: one line per fact, passage or statement.
 
-        `excerpt` is the number of characters shown of a passage, from where it speaks of the statement (None: all);
-        `most` the number of passages shown for each side of a statement.
+        `excerpt` is the number of characters shown of a passage, from the part about the statement (None: all); `most`
+        is the number of passages shown per side of a statement.
         """
         return "\n".join(self._lines(excerpt, most)) + "\n"
 
@@ -193,7 +193,7 @@ def _finding_row(found: Finding) -> dict[str, Any]:
 
 
 def _passages(found: Finding, excerpt: int | None, most: int | None) -> Iterator[str]:
-    """The lines on a refuted statement's evidence: what is against it, then what is for it."""
+    """The lines on a refuted statement's evidence: first against it, then for it."""
     if not found.evidence:
         yield "   No passage speaks of this statement itself; it follows from what is known of others."
     shown: set[str] = set()
@@ -236,13 +236,13 @@ def _evidence_html(given: Evidence, about: str) -> str:
 
 
 def _spread(found: Finding) -> str:
-    """P(true), with its interval where the label is not certain."""
+    """P(true), with its interval if the label is not certain."""
     unsure = "" if found.certain else f" (from {_short(found.lower)} to {_short(found.upper)}: not certain)"
     return _short(found.p) + unsure
 
 
 def _short(p: float) -> str:
-    """A probability to 2 digits, to 5 where those would make it a half, 0 or 1 that it is not."""
+    """A probability with 2 digits, or with 5 if 2 would round it to 0, 0.5 or 1."""
     short = f"{p:.2f}"
     return short if p in (0.0, 0.5, 1.0) or short not in ("0.00", "0.50", "1.00") else f"{p:.5f}"
 
@@ -274,7 +274,7 @@ def extract(text: str, about: str, length: int | None) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The words of a text; of those in Chinese characters and the like, which stand for a phrase, every two letters."""
+    """The words of a text; of a word in Chinese characters and the like, which is a phrase, every two letters."""
     for word in re.findall(r"\w+", text):
         if max(word) < "\u2e80":
             yield word

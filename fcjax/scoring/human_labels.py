@@ -1,7 +1,7 @@
 """Agreement with human labels (SPEC 5), as sums that add up over atoms and cases.
 
-Every number here is a function of a handful of sums, so the same few lines serve one case, a data set, and a
-thousand bootstrap resamples of it at once: weight the cases' sums, add them, and read the numbers off.
+Every number here is a function of a few sums, so the same code serves one case, a data set, and a thousand bootstrap
+resamples of it at once: weight the sums of the cases, add them, and compute the numbers.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from fcjax.core.records import Label
 
 HUMAN: Final = ("S", "NS")
 N_BINS: Final = 10
-"""Bins of the calibration error: equally wide in P, each without its upper end but for the last one."""
+"""Bins of the calibration error: equally wide in P, each without its upper end except the last."""
 
 NAMES: Final = ("accuracy", "f1_supported", "f1_refuted", "mae_precision", "brier", "ece")
 
 _LABELS: Final = tuple(Label)
-_TABLE: Final = slice(0, 6)  # atoms by [human S, NS][predicted supported, refuted, unverified]
+_TABLE: Final = slice(0, 6)  # atoms by [human S, NS][label supported, refuted, unverified]
 _FAILED: Final = slice(6, 8)  # atoms without a posterior, by [human S, NS]
 _BRIER: Final = 8  # sum of (P - [human S]) ** 2
 _BINS: Final = slice(9, 9 + 3 * N_BINS)  # by bin: atoms, sum of P, atoms with human S
 _PR_ERROR: Final = _BINS.stop  # |Pr - share of human S| of the case
-_PR_CASES: Final = _PR_ERROR + 1  # 1 for a case that has it
+_PR_CASES: Final = _PR_ERROR + 1  # 1 if the case has it
 _PR_WORST: Final = _PR_ERROR + 2  # the same with the failed atoms counted in, at its largest
 _PR_BEST: Final = _PR_ERROR + 3  # and at its smallest
-_PR_DUE: Final = _PR_ERROR + 4  # 1 for a case that has a human label at all
+_PR_DUE: Final = _PR_ERROR + 4  # 1 if the case has any human label
 WIDTH: Final = _PR_DUE + 1
-"""Sums a case."""
+"""The number of sums per case."""
 
 
-class Judged(NamedTuple):
-    """An atom that has both a posterior and a human label."""
+class LabelledAtom(NamedTuple):
+    """An atom with both a posterior and a human label."""
 
     p: float
     label: Label
     human: str  # one of `HUMAN`
 
 
-def case_sums(judged: Iterable[Judged], failed: Iterable[str] = ()) -> list[float]:
+def case_sums(judged: Iterable[LabelledAtom], failed: Iterable[str] = ()) -> list[float]:
     """The `WIDTH` sums of one case; all zero without a human label.
 
-    `failed` holds the human labels of atoms that have no posterior. Pr of the case and the share of human S are taken
-    over the same atoms, the labelled ones.
+    `failed` holds the human labels of atoms without a posterior. Pr of the case and the share of human S are both over
+    the labelled atoms.
     """
     sums = [0.0] * WIDTH
     n = supported = true = 0
@@ -66,7 +66,7 @@ def case_sums(judged: Iterable[Judged], failed: Iterable[str] = ()) -> list[floa
         lost, lost_true = lost + 1, lost_true + (human == "S")
     if n + lost:
         sums[_FAILED] = [lost_true, lost - lost_true]
-        ahead = supported - true - lost_true  # of the human labels, were every failed atom not supported
+        ahead = supported - true - lost_true  # of the human labels, if no failed atom is supported
         sums[_PR_WORST] = max(abs(ahead), abs(ahead + lost)) / (n + lost)
         sums[_PR_BEST] = max(ahead, -ahead - lost, 0) / (n + lost)
         sums[_PR_DUE] = 1
@@ -74,7 +74,7 @@ def case_sums(judged: Iterable[Judged], failed: Iterable[str] = ()) -> list[floa
 
 
 def agreement(sums: Float[np.ndarray, "... D"]) -> dict[str, Float[np.ndarray, "..."]]:
-    """The numbers (`NAMES`) that sums of `case_sums` stand for; NaN where nothing that they need was labelled.
+    """The numbers (`NAMES`) for sums of `case_sums`; NaN for a number that no labelled atom contributes to.
 
     `unverified` counts as NS. `f1_supported` has S as its positive class, `f1_refuted` has NS. `mae_precision` is the
     mean over cases of |Pr - share of human S|; `ece` is the calibration error of P over `N_BINS` bins.
@@ -85,7 +85,7 @@ def agreement(sums: Float[np.ndarray, "... D"]) -> dict[str, Float[np.ndarray, "
 
 
 def extremes(sums: Float[np.ndarray, " D"]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The worst and the best of `agreement` that the failed atoms could still make of it, as outer bounds."""
+    """The worst and best numbers of `agreement` that the failed atoms could still lead to, as outer bounds."""
     found = sums[_TABLE].reshape(2, 3)
     lost = sums[_FAILED]
     wrong, right = found.copy(), found.copy()
@@ -117,7 +117,7 @@ def _numbers(table: Any, brier: Any, pr_error: Any, n_cases: Any, off: Any) -> d
 
 
 def counts(sums: Float[np.ndarray, " D"]) -> dict[str, int]:
-    """How many atoms and cases the numbers rest on, and how many labelled atoms failed."""
+    """The atoms and cases behind the numbers, and the labelled atoms that failed."""
     return {
         "n_atoms": int(sums[_TABLE].sum()),
         "n_cases": int(sums[_PR_CASES]),

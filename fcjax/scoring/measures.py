@@ -1,6 +1,6 @@
 """The measures of SPEC 5 on plain numbers: posteriors, labels and counts in, numbers out.
 
-What has no value is None, never NaN: no atoms, no measures.
+A measure without a value is None, never NaN; a response without atoms has no measures.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def precision(n_supported: int, n: int) -> float | None:
 
 
 def recall_at_k(n_supported: int, k: float) -> float:
-    """R@K = min(S / K, 1). Raises `ValueError` where K is below 1."""
+    """R@K = min(S / K, 1). Raises `ValueError` for K below 1."""
     if not k >= 1:
         raise ValueError(f"k is {k!r}; allowed: a number of at least 1")
     return min(n_supported / k, 1.0)
 
 
 def f1_at_k(n_supported: int, n: int, k: float) -> float | None:
-    """F1@K = 2 Pr R / (Pr + R); 0 where nothing is supported."""
+    """F1@K = 2 Pr R / (Pr + R); 0 if nothing is supported."""
     pr, r = precision(n_supported, n), recall_at_k(n_supported, k)
     if pr is None:
         return None
@@ -37,28 +37,28 @@ def f1_at_k(n_supported: int, n: int, k: float) -> float | None:
 
 
 def comprehensiveness(n_inside: int, n_outside: int) -> float | None:
-    """C = A_in / (A_in + A_out); None where there is nothing to cover."""
+    """C = A_in / (A_in + A_out); None if there is nothing to cover."""
     total = n_inside + n_outside
     return n_inside / total if total else None
 
 
 def relative_gain(corrected: float, response: float) -> float:
-    """G(S) = 2 (S_c - S_r) / (S_c + S_r) of a score before and after a correction; 0 where both are 0."""
+    """G(S) = 2 (S_c - S_r) / (S_c + S_r) of a score before and after a correction; 0 if both are 0."""
     total = corrected + response
     return 2.0 * (corrected - response) / total if total else 0.0
 
 
 K = float | Literal["release"]
-"""A data set's K, or the release's own choice, which follows each response's number of atoms."""
+"""A data set's K, or `release`, which follows the number of atoms of each response."""
 
 
 def k_of(k: K, n: int) -> float:
-    """The K that a response of `n` atoms is measured by; the release's is max(n // 2, 1)."""
+    """The K for a response of `n` atoms; that of `release` is max(n // 2, 1)."""
     return max(n // 2, 1) if k == "release" else k
 
 
 def median_k(counts: Iterable[int]) -> float:
-    """K of a data set: the median of its numbers of atoms, at least 1 (SPEC 5); a half is possible."""
+    """K of a data set: the median of its numbers of atoms, at least 1 (SPEC 5); it may end in a half."""
     ordered = sorted(counts)
     if not ordered:
         return 1
@@ -68,7 +68,7 @@ def median_k(counts: Iterable[int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AtomCounts:
-    """What the measures of one response are made of: counts of its atoms, and sums over them."""
+    """The counts of a response's atoms, and sums over them, from which the measures follow."""
 
     n: int = 0
     supported: int = 0
@@ -80,7 +80,7 @@ class AtomCounts:
 
     @classmethod
     def of(cls, atoms: Iterable[tuple[float, Label, bool]]) -> AtomCounts:
-        """The tally of atoms that have a posterior: (P, label, whether a relation touches it)."""
+        """The counts of atoms with a posterior: (P, label, whether a relation touches the atom)."""
         n = supported = refuted = verifiable = 0
         entropy = bits = 0.0
         for p, label, related in atoms:
@@ -95,7 +95,7 @@ class AtomCounts:
 
     @classmethod
     def of_measures(cls, measures: Mapping[str, Any]) -> AtomCounts:
-        """The tally that `case_measures` made these of, to the digits that they were rounded to."""
+        """The counts from which `case_measures` made these measures, to the digits that they were rounded to."""
         n = measures["n_atoms"]
         return cls(
             n,
@@ -108,7 +108,7 @@ class AtomCounts:
         )
 
     def worst(self, n_failed: int) -> AtomCounts:
-        """The worst tally that `n_failed` more atoms, whose posteriors are not known, could still make of this one."""
+        """The worst counts that are possible with `n_failed` more atoms of unknown posterior."""
         return AtomCounts(
             self.n + n_failed,
             self.supported,
@@ -120,7 +120,7 @@ class AtomCounts:
         )
 
     def best(self, n_failed: int) -> AtomCounts:
-        """The best tally that `n_failed` more atoms, whose posteriors are not known, could still make of this one."""
+        """The best counts that are possible with `n_failed` more atoms of unknown posterior."""
         return AtomCounts(
             self.n + n_failed,
             self.supported + n_failed,
@@ -132,29 +132,29 @@ class AtomCounts:
         )
 
 
-def case_measures(tally: AtomCounts, k: K) -> dict[str, float] | None:
-    """The measures of one response by name (SPEC 5, 7), or None where it has no atoms."""
-    k = k_of(k, tally.n)
-    pr, f1 = precision(tally.supported, tally.n), f1_at_k(tally.supported, tally.n, k)
+def case_measures(counts: AtomCounts, k: K) -> dict[str, float] | None:
+    """The measures of one response by name (SPEC 5, 7); None without atoms."""
+    k = k_of(k, counts.n)
+    pr, f1 = precision(counts.supported, counts.n), f1_at_k(counts.supported, counts.n, k)
     if pr is None or f1 is None:
         return None
-    n = tally.n
+    n = counts.n
     return {
         "precision": pr,
-        "recall_at_k": recall_at_k(tally.supported, k),
+        "recall_at_k": recall_at_k(counts.supported, k),
         "f1_at_k": f1,
         "k": k,
-        "e_measure": tally.e / n,
-        "entropy": tally.entropy,
-        "avg_entropy": tally.entropy / n,
-        "norm_entropy": tally.norm_entropy,
-        "avg_norm_entropy": tally.norm_entropy / n,
-        "verifiability": tally.verifiable,
-        "verifiability_share": tally.verifiable / n,
+        "e_measure": counts.e / n,
+        "entropy": counts.entropy,
+        "avg_entropy": counts.entropy / n,
+        "norm_entropy": counts.norm_entropy,
+        "avg_norm_entropy": counts.norm_entropy / n,
+        "verifiability": counts.verifiable,
+        "verifiability_share": counts.verifiable / n,
         "n_atoms": n,
-        "n_supported": tally.supported,
-        "n_refuted": tally.refuted,
-        "n_unverified": n - tally.supported - tally.refuted,
+        "n_supported": counts.supported,
+        "n_refuted": counts.refuted,
+        "n_unverified": n - counts.supported - counts.refuted,
     }
 
 

@@ -1,7 +1,7 @@
-"""What a case comes out as: one row of a results file (SPEC 7), with its failures beside its values (SPEC 3).
+"""The result of a case: one row of a results file (SPEC 7), with failures beside values (SPEC 3).
 
 A row is a plain dict, ready for JSON. Its numbers are rounded to 7 digits, intervals outward, and everything else in
-it (labels, measures) follows from the rounded numbers: a file of rows says all there is to say.
+it (labels, measures) follows from the rounded numbers, so that a file of rows is complete in itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fcjax.inference.posterior import Posterior
 
 RESULTS_VERSION: Final = 3
-"""Part of every fingerprint; raise it when the same case and settings come to give another row."""
+"""Part of every fingerprint; to be raised when the same case and settings give another row."""
 
 DIGITS: Final = 7
 STRONGEST: Final = 3
-"""How many relations for an atom, and how many against it, its row names."""
+"""The number of relations for an atom, and against it, that its row lists."""
 
 Row = dict[str, Any]
 Side = Literal["for", "against"]
@@ -35,16 +35,17 @@ Values = tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any], Mapping[
 def unscored_row(
     id: str | None, status: Status, reason: str, fingerprint: str, atoms: Iterable[Atom] | None = None
 ) -> Row:
-    """The row of a case that has no posteriors; its atoms, where they are known, carry the case's status."""
+    """The row of a case without posteriors; its atoms, if they are known, have the case's status."""
     rows = [_atom_row(atom, None, status, []) for atom in atoms or ()]
     return _row(id, status, reason, rows, None, {}, fingerprint)
 
 
 def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, version: str | None, fingerprint: str) -> Row:
-    """The row of a case that the engine has seen.
+    """The row of a case with posteriors from the engine.
 
-    A failed atom has no `p` and no label, leaves n, and is never `unverified`; the best and worst precision that the
-    failed ones could still make are among the measures. A merged duplicate says so in `duplicate_of` and leaves n.
+    A failed atom has no `p` and no label, does not count in n, and is never `unverified`; the measures include the best
+    and worst precision that the failed ones could still lead to. A merged duplicate has `duplicate_of` and does not
+    count in n.
     """
     atoms = case.atoms or ()
     if not atoms:
@@ -54,7 +55,7 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
     failed = _failed_relations(case, failures, graph.aliases, version)
     statuses = _atom_statuses(case, graph.aliases, touching, failed)
 
-    values = posterior.p, posterior.lower, posterior.upper, posterior.certain  # each is made anew when asked for
+    values = posterior.p, posterior.lower, posterior.upper, posterior.certain  # each property builds a new mapping
     rows: list[Row] = []
     counted: list[tuple[float, Label, bool]] = []
     lost: Counter[Status] = Counter()
@@ -75,14 +76,14 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
 
     status, reason = posterior.status, posterior.reason
     if not status.failed:
-        status = Status.OK  # the reason may still say how far an unfinished proof came
+        status = Status.OK  # the reason may still report an unfinished proof
         if not counted:
             status = lost.most_common(1)[0][0]
             reason = "every atom failed: " + ", ".join(f"{count} {why}" for why, count in sorted(lost.items()))
     n_failed = sum(lost.values())
-    measures = None if status.failed else case_measures(tally := AtomCounts.of(counted), k)
+    measures = None if status.failed else case_measures(counts := AtomCounts.of(counted), k)
     if measures is not None:
-        worst, best = tally.worst(n_failed), tally.best(n_failed)
+        worst, best = counts.worst(n_failed), counts.best(n_failed)
         measures |= {
             "n_failed": n_failed,
             "n_duplicates": len(rows) - len(counted) - n_failed,
@@ -93,7 +94,7 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
 
 
 def model_answer(graph: FactGraph, posterior: Posterior) -> Row:
-    """What is known of a bare model after inference: evidence, status, and the marginals of its variables."""
+    """The result of inference in a bare model: evidence, status, and the marginals of its variables."""
     answer: Row = {"status": str(posterior.status), "reason": posterior.reason}
     answer["evidence"] = {name: bool(state) for name, state in graph.evidence.items()}
     if posterior.status.failed:
@@ -146,7 +147,7 @@ def _atom_row(atom: Atom, values: Values | None, status: Status, relations: list
 
 
 def _strongest(relations: list[Relation]) -> list[Row]:
-    """The most probable relations for an atom, then those against it; of equals, the earlier one."""
+    """The most probable relations for an atom, then those against it; of equal ones, the earlier first."""
     sides: dict[Side, list[Relation]] = {"for": [], "against": []}
     for relation in relations:
         sides[side_of(relation.type)].append(relation)
@@ -164,12 +165,12 @@ def _strongest(relations: list[Relation]) -> list[Row]:
 
 
 def side_of(type: RelationType | None) -> Side:
-    """Whether a relation that made a factor speaks for an atom that it touches, or against it."""
+    """Whether a relation with a factor is for an atom that it touches, or against it."""
     return "against" if type is RelationType.CONTRADICTION else "for"
 
 
 def _touching(relations: Iterable[Relation], atoms: set[str]) -> dict[str, list[Relation]]:
-    """The relations that made a factor, by the atoms they touch."""
+    """The relations with a factor, by the atoms they touch."""
     touching: dict[str, list[Relation]] = {}
     for relation in relations:
         for end in (relation.source, relation.target):
@@ -181,7 +182,7 @@ def _touching(relations: Iterable[Relation], atoms: set[str]) -> dict[str, list[
 def _failed_relations(
     case: Case, failures: list[Relation], aliases: Mapping[str, str], version: str | None
 ) -> Counter[str]:
-    """How many relations that `version` asks for failed, by the (kept) atom they touch."""
+    """The number of failed relations that are part of `version`, by the (kept) atom they touch."""
     failed: Counter[str] = Counter()
     if not failures:
         return failed
@@ -201,7 +202,7 @@ def _failed_relations(
 def _atom_statuses(
     case: Case, aliases: Mapping[str, str], touching: dict[str, list[Relation]], failed: Counter[str]
 ) -> dict[str, Status]:
-    """The status of every kept atom, from its own, its duplicates', and that of what was asked about it (SPEC 3)."""
+    """The status of every kept atom: its own, its duplicates', or that of its relations and contexts (SPEC 3)."""
     copies: dict[str, list[Atom]] = {}
     for atom in case.atoms or ():
         copies.setdefault(aliases.get(atom.id, atom.id), []).append(atom)
@@ -212,7 +213,7 @@ def _atom_statuses(
     for kept, atoms in copies.items():
         own = next((atom.status for atom in atoms if not atom.status.failed), atoms[0].status)
         lists = [atom.contexts for atom in atoms if atom.contexts is not None]
-        # Without a list of its own, an atom was asked about with all contexts.
+        # An atom without a list of its own was paired with all contexts.
         contexts = {context for given in lists for context in given} if len(lists) == len(atoms) else everything
         if own.failed:
             statuses[kept] = own
@@ -249,12 +250,12 @@ def rounded(value: float) -> float:
 
 
 def finite(value: float) -> float | None:
-    """`value` rounded, or None where it is no number: JSON has no word for infinity."""
+    """`value` rounded; None if it is not finite, which JSON cannot express."""
     return rounded(value) if math.isfinite(value) else None
 
 
 def rounded_down(value: float) -> float:
-    """The next number of 7 digits at or below `value`, so that an interval stays outside of what it encloses."""
+    """The next number of 7 digits at or below `value`, so that a rounded interval still encloses its values."""
     nearest = rounded(value)
     return nearest if nearest <= value + 1e-12 else rounded(nearest - 10.0**-DIGITS)
 

@@ -1,4 +1,4 @@
-"""From cases with relations to rows: what is for the engine to do, and what a case comes out as."""
+"""From cases with relations to results rows: the jobs for the engine, and the rows from its posteriors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fcjax.scoring.feedback import Feedback
 
 FEEDBACK_VERSION: Final = 1
-"""Part of the fingerprint of every row with feedback; raise it when the same case comes to get another one."""
+"""Part of the fingerprint of every row with feedback; to be raised when the same case gets other feedback."""
 
 _FAULTS_SHOWN: Final = 3
 
@@ -37,7 +37,7 @@ class Job:
 
 
 class Fingerprints:
-    """What each row of a run is made from: the version of the results, the settings with K, and the case."""
+    """Fingerprints of what a row is made from: the version of the results, the settings with K, and the case."""
 
     def __init__(self, settings: Settings, *, feedback: bool = False):
         named = {"results": RESULTS_VERSION, **settings.resolved()}
@@ -47,7 +47,7 @@ class Fingerprints:
         self._settings = orjson.dumps(_as_floats(named), option=orjson.OPT_SORT_KEYS)
 
     def of(self, digest: bytes) -> str:
-        """The fingerprint of the row of a case with this `digest` (see `survey`)."""
+        """The fingerprint of the row of a case with this `digest`."""
         return hashlib.blake2b(self._settings + digest, digest_size=16).hexdigest()
 
 
@@ -57,9 +57,9 @@ def _as_floats(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def job(case: Case, settings: Settings, lack: str | None = None, fingerprint: str = "") -> Job | Row:
-    """The work that a case is, or its row where there is nothing for the engine to do.
+    """The engine's job for a case, or the row of a case that needs none.
 
-    `lack` says which stage is missing before it can be scored, if one is.
+    `lack` is the reason why the case cannot be scored yet, if a stage is missing.
     """
 
     def unscored(status: Status, reason: str, atoms: tuple[Atom, ...] | None = case.atoms) -> Row:
@@ -80,7 +80,7 @@ def job(case: Case, settings: Settings, lack: str | None = None, fingerprint: st
 
 
 def reason_of(faults: tuple[Fault, ...]) -> str:
-    """Faults in one line; without the file's name, so that a row does not depend on where its case is read from."""
+    """Faults in one line, without the file's name, so that a row does not depend on the place of its case."""
     texts = []
     for fault in faults[:_FAULTS_SHOWN]:
         place = f"line {fault.line}: " if fault.line is not None else ""
@@ -91,7 +91,7 @@ def reason_of(faults: tuple[Fault, ...]) -> str:
 
 
 def posteriors(jobs: Iterable[Job | Row], settings: Settings) -> list[Posterior]:
-    """What the engine says of each `Job` among `jobs`."""
+    """The posterior of each `Job` among `jobs`."""
     from fcjax.inference.engine import infer
 
     graphs = [job.graph for job in jobs if isinstance(job, Job)]
@@ -110,7 +110,7 @@ def posteriors(jobs: Iterable[Job | Row], settings: Settings) -> list[Posterior]
 
 
 def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settings) -> Iterator[Row]:
-    """The row of each of `jobs`, with what the engine `found`. K is 1 where the settings leave it open."""
+    """The row of each of `jobs`, with the posteriors `found`. K is 1 if the settings have none."""
     answers = iter(found)
     for one in jobs:
         if isinstance(one, Job):
@@ -127,7 +127,7 @@ def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settin
 
 
 def feedback_of(jobs: Sequence[Job | Row], made: Sequence[Row], settings: Settings) -> Iterator[Feedback]:
-    """The feedback on each of `jobs` (SPEC 6), from the rows that were `made` of them; empty without posteriors."""
+    """The feedback on each of `jobs` (SPEC 6), from their rows `made`; empty without posteriors."""
     from fcjax.scoring.feedback import feedbacks
     from fcjax.scoring.findings import Feedback
 
@@ -149,7 +149,7 @@ def with_feedback(row: Row, feedback: Feedback) -> Row:
 
 
 def completed(row: Row, k: K, fingerprint: str) -> Row:
-    """The row with what depends on all rows of its file: K, and so R@K and F1@K; and its fingerprint."""
+    """The row with its fingerprint, and with what depends on all rows of its file: K, R@K and F1@K."""
     measures = row["measures"]
     if measures is not None:
         n, supported = measures["n_atoms"], measures["n_supported"]

@@ -1,4 +1,4 @@
-"""All that changes what a case comes out as, beside the case itself."""
+"""The settings of a run: everything that changes a case's row apart from the case itself."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fcjax.scoring.measures import K
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that changes what a case comes out as, beside the case itself (SPEC 2, 5, 8).
+    """Everything that changes a case's row apart from the case itself (SPEC 2, 5, 8).
 
-    `encoding` and `context_prior` override the preset's; `k` is the data set's own where it is None; `effort`,
-    `limits`, `method`, `i_bound` and `backend` go to `infer`. Raises `SettingsError`.
+    `encoding` and `context_prior` override the preset's; with `k` None, K is that of the data set; `effort`, `limits`,
+    `method`, `i_bound` and `backend` go to `infer`. Raises `SettingsError`.
     """
 
     preset: str = "paper"
@@ -35,7 +35,7 @@ class Settings:
     backend: Backend | None = None
 
     def __post_init__(self) -> None:
-        self.graph(Case(id="settings"))  # the graph knows what is allowed
+        self.graph(Case(id="settings"))  # which checks the values that concern the graph
         if not (self.k is None or self.k == "release" or (is_number(self.k, 1) and self.k < math.inf)):
             raise SettingsError(f"k is {self.k!r:.60}; allowed: a number of at least 1, 'release' or None")
         if not isinstance(self.limits, Limits | None):
@@ -57,7 +57,7 @@ class Settings:
         )
 
     def numbers(self) -> dict[str, Any]:
-        """What relations become factors by, with the preset's numbers in their places: arguments of `from_dict`."""
+        """The settings of factors, with the preset's values filled in: arguments of `from_dict`."""
         preset = PRESETS[self.preset]
         return {
             "encoding": preset.encoding if self.encoding is None else self.encoding,
@@ -66,7 +66,7 @@ class Settings:
         }
 
     def resolved(self) -> dict[str, Any]:
-        """All that changes the answer and nothing else, with every default in its place, as JSON."""
+        """Everything that changes the result and nothing else, with every default filled in, as JSON."""
         from fcjax.inference.engine import default_backend  # loads numba
 
         named = asdict(self) | self.numbers()

@@ -1,7 +1,8 @@
-"""What a data set comes out as: counts, means with intervals, and what the failed rows could still make of them.
+"""The summary of a data set: counts, means with intervals, and the limits that failed rows leave open.
 
-A summary is fed result rows (SPEC 7) one at a time and keeps a few dozen sums of each. Every number it gives is a
-function of the columns' totals, so a bootstrap over cases is one matrix product.
+A summary takes result rows (SPEC 7) one at a time and keeps a few dozen sums of each. Each of its numbers is a function
+of the columns' totals, so that the bootstrap over cases is one matrix product for all of them, where
+`scipy.stats.bootstrap` would need a statistic each.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _DRAWN_AT_ONCE: Final = 4_000_000  # cases; bounds the bootstrap's memory
 _VALUES: Final = slice(0, len(MEANS))
 _WORST: Final = slice(len(MEANS), 2 * len(MEANS))
 _BEST: Final = slice(2 * len(MEANS), 3 * len(MEANS))
-_HAS: Final = 3 * len(MEANS)  # 1 where the case has measures
-_DUE: Final = _HAS + 1  # 1 where it has them or failed
-_UNSIZED: Final = _HAS + 2  # 1 where it failed and its number of atoms is not known
+_HAS: Final = 3 * len(MEANS)  # 1 if the case has measures
+_DUE: Final = _HAS + 1  # 1 if it has them or failed
+_UNSIZED: Final = _HAS + 2  # 1 if it failed with an unknown number of atoms
 _ATOMS: Final = slice(_HAS + 3, _HAS + 3 + len(_COUNTS))
 _N, _SUPPORTED, _FAILED = (_ATOMS.start + _COUNTS.index(name) for name in ("n_atoms", "n_supported", "n_failed"))
 _VERIFIABLE: Final = _ATOMS.stop
@@ -57,12 +58,12 @@ _WIDTH: Final = _LABELS.stop
 
 
 def has_failed(status: str) -> bool:
-    """Whether a case of this status failed. A response without atoms is an answer, though one without measures."""
+    """Whether a case of this status failed. A response without atoms has not failed, though it has no measures."""
     return Status(status).failed and status != Status.NO_ATOMS
 
 
 class Summary:
-    """The summary of the rows that were added to it; `k` is the K of the data set."""
+    """The summary of rows; `k` is the K of the data set."""
 
     def __init__(self, k: K = 1) -> None:
         self.k = k
@@ -83,11 +84,11 @@ class Summary:
 
     @property
     def n_failed(self) -> int:
-        """How many cases failed."""
+        """The number of failed cases."""
         return sum(count for status, count in self.statuses.items() if has_failed(status))
 
     def add(self, row: Row) -> None:
-        """Count a result row in."""
+        """Add a result row."""
         self.statuses[row["status"]] += 1
         self._columns.extend(_columns(row, self.k))
 
@@ -95,7 +96,7 @@ class Summary:
         """The summary as JSON.
 
         `low` and `high` are a bootstrap interval over cases (percentile, seeded), None for fewer than two cases;
-        `worst` and `best` are what the failed cases and atoms could still make of the value, None where unbounded.
+        `worst` and `best` are the limits that the failed cases and atoms leave open, None without a limit.
         """
         columns = np.frombuffer(self._columns, np.float64).reshape(-1, _WIDTH)
         totals = columns.sum(0)
@@ -141,7 +142,7 @@ def _columns(row: Row, k: K) -> list[float]:
             if atom["p"] is None:
                 unjudged.append(human)
             else:
-                judged.append(agreement.Judged(atom["p"], Label(atom["label"]), human))
+                judged.append(agreement.LabelledAtom(atom["p"], Label(atom["label"]), human))
     labels = agreement.case_sums(judged, unjudged)
 
     measures = row["measures"]
@@ -150,8 +151,8 @@ def _columns(row: Row, k: K) -> list[float]:
         values = [measures[name] for name in MEANS]
         worst = best = values
         if n_failed := measures["n_failed"]:
-            tally = AtomCounts.of_measures(measures)
-            worst, best = _means(tally.worst(n_failed), k), _means(tally.best(n_failed), k)
+            known = AtomCounts.of_measures(measures)
+            worst, best = _means(known.worst(n_failed), k), _means(known.best(n_failed), k)
         counts = [measures[name] for name in _COUNTS]
         return [*values, *worst, *best, 1.0, 1.0, 0.0, *counts, measures["verifiability"], *labels]
     counts = [0.0, 0.0, 0.0, 0.0, len(atoms), len(row["atoms"]) - len(atoms)]
@@ -160,19 +161,19 @@ def _columns(row: Row, k: K) -> list[float]:
     if atoms:
         worst, best = _means(AtomCounts().worst(len(atoms)), k), _means(AtomCounts().best(len(atoms)), k)
         return [*nothing, *worst, *best, 0.0, 1.0, 0.0, *counts, 0.0, *labels]
-    # How many atoms it has is not known: any share is possible, and a sum over atoms may be as large as it likes.
+    # The number of atoms is unknown: any share is possible, and a sum over atoms has no upper limit.
     worst, best = _means(AtomCounts().worst(1), k), _means(AtomCounts().best(math.ceil(k_of(k, 2))), k)
     return [*nothing, *worst, *best, 0.0, 1.0, 1.0, *counts, 0.0, *labels]
 
 
-def _means(tally: AtomCounts, k: K) -> list[float]:
-    found = case_measures(tally, k)
-    assert found is not None  # every tally here has atoms
+def _means(counts: AtomCounts, k: K) -> list[float]:
+    found = case_measures(counts, k)
+    assert found is not None  # all counts here are of some atoms
     return [found[name] for name in MEANS]
 
 
 def _numbers(sums: Float[np.ndarray, "... D"]) -> dict[str, Any]:
-    """Every number of a summary from totals of the columns; NaN where it has nothing to rest on."""
+    """Every number of a summary from totals of the columns; NaN for a number without cases."""
     with np.errstate(invalid="ignore", divide="ignore"):
         means = sums[..., _VALUES] / sums[..., _HAS, None]
         n = sums[..., _N]
@@ -181,7 +182,7 @@ def _numbers(sums: Float[np.ndarray, "... D"]) -> dict[str, Any]:
 
 
 def _extremes(sums: Float[np.ndarray, " D"]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The worst and best that the failed cases and atoms could still make of `_numbers`; NaN where unbounded."""
+    """The limits of `_numbers` that the failed cases and atoms leave open, worst and best; NaN without a limit."""
     unbounded = sums[_UNSIZED] > 0
     n, lost = sums[_N], sums[_FAILED]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -211,7 +212,7 @@ def _resampled_totals(columns: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "R
 
 
 def _interval(values: Float[np.ndarray, " R"]) -> tuple[float | None, float | None]:
-    """The middle `CONFIDENCE` of the resamples that have the number."""
+    """The middle `CONFIDENCE` of the resamples in which the number is defined."""
     values = values[np.isfinite(values)]
     if not len(values):
         return None, None

@@ -1,7 +1,7 @@
-"""Public data sets as cases, corrections as training and annotation data: one data set a module.
+"""Public data sets as cases, corrections as training and annotation data: one module per data set.
 
-A builder reads files that a user has on disk, row by row. What is wrong with a row is told with file, line and field,
-and ends nothing.
+A builder reads files on disk, row by row. A fault of a row is reported with file, line and field, and the other rows
+are read all the same.
 """
 
 from fcjax.io.datasets.conflictbank import CONFLICTS, read_conflictbank

@@ -1,9 +1,9 @@
 """ConflictBank: claims of Wikidata with evidence for them, and claims that conflict with them with their own evidence.
 
 Its questions (`CB_qa`) have `question`, `default_claim`, `default_evidence` and the same two for each conflict, such as
-`misinformation_conflict_claim` and `misinformation_conflict_evidence`. Its pairs (`CB_claim_evidence`) have a row for
-each: `id`, `subject`, `category` (`default`, `misinformation_conflict`, ...), `claim`, `evidence`; those of one fact
-stand together, the default first or not.
+`misinformation_conflict_claim` and `misinformation_conflict_evidence`. Its pairs (`CB_claim_evidence`) have one row per
+claim: `id`, `subject`, `category` (`default`, `misinformation_conflict`, ...), `claim`, `evidence`; rows of the same
+fact are adjacent, in any order.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def read_conflictbank(
 ) -> Iterator[Row[Unit]]:
     """ConflictBank's files as cases of one claim, its atom, with the evidence for it and against it as contexts.
 
-    Of each fact come the true claim (labelled S) and, for each of `conflicts`, the false one (labelled NS, with the
-    true one as `reference`), or only one of these as `claims` says. A false claim's contexts are the true claim's
+    Each fact gives the true claim (labelled S) and, for each of `conflicts`, the false one (labelled NS, with the true
+    one as `reference`), or only one of the two kinds by `claims`. A false claim's contexts are the true claim's
     evidence and its own; the true claim's are its own and that of all conflicts. With a probability for `relations`,
-    each evidence entails its own claim and contradicts the other: so it was written, and nobody has looked. Raises
+    each evidence entails its own claim and contradicts the other: it was generated so, and has not been checked. Raises
     `SettingsError`.
     """
     for name in conflicts:
@@ -75,7 +75,7 @@ class _How(NamedTuple):
     relations: float | None
 
     def unit(self, id: str, question: str | None, found: dict[str, _Claim], group: str) -> Unit:
-        """The cases of a fact whose claims are there by their part."""
+        """The cases of a fact, from its claims by their part."""
         true = found["default"]
         false = {name: found[part] for name in self.conflicts if (part := f"{name}_conflict") in found}
         cases = []
@@ -124,8 +124,8 @@ class _How(NamedTuple):
 
 
 def _read(paths: Sequence[Source], how: _How) -> Iterator[Row[Unit]]:
-    """Questions a row each; pairs, told by their `category`, by the facts that they belong to."""
-    for _, rows in groupby(read_items(paths), lambda read: read[0].label):  # each file has its own kind of rows
+    """Questions, one per row; pairs, which have a `category`, grouped by fact."""
+    for _, rows in groupby(read_items(paths), lambda read: read[0].label):  # the kind of rows is that of the file
         first = next(rows)
         items = chain([first], rows)  # noqa: B031 - the rest of it
         if isinstance(first[2].value, dict) and "category" in first[2].value:
@@ -139,7 +139,7 @@ def _question(row: Fields, origin: Origin, how: _How) -> Unit:
     found = {"default": _Claim(row.text("default_claim"), row.text("default_evidence"))}
     for name in how.conflicts:
         part = f"{name}_conflict"
-        evidence = row.text(f"{part}_evidence", f"{part}_evidence_evidence")  # the release has the name twice there
+        evidence = row.text(f"{part}_evidence", f"{part}_evidence_evidence")  # repeated in the release
         found[part] = _Claim(row.text(f"{part}_claim"), evidence)
     question, group = row.maybe("question"), f"{row.maybe('subject')}/{row.maybe('relation')}"
     row.check()

@@ -1,4 +1,4 @@
-"""Corrections: rows that have a response and a better one, as correctors write them or as people put them together.
+"""Corrections: rows with a response and a better one, as correctors write them or people compile them.
 
 | what | read from the first of |
 |---|---|
@@ -23,12 +23,12 @@ from fcjax.io.files.streams import Source
 _QUERY: Final = ("query", "input", "question", "prompt")
 _RESPONSE: Final = ("response", "output", "original")
 _CORRECTED: Final = ("corrected", "correction", "revised_response", "revised", "reference")
-_EXCERPT: Final = 500  # characters of a passage in words
+_EXCERPT: Final = 500  # characters of a passage in the feedback's text
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectionEvidence:
-    """What a passage says of an atom: an `entailment`, a `contradiction`, ..., with its probability if known."""
+    """A passage's relation to an atom: an `entailment`, a `contradiction`, ..., with its probability if known."""
 
     type: str
     text: str
@@ -38,7 +38,7 @@ class CorrectionEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An atom of the response as the critic sees it."""
+    """An atom of the response with the critic's label and evidence."""
 
     text: str
     label: str | None = None  # refuted, unverified, supported; or S, NS
@@ -47,13 +47,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionRow:
-    """A response and what became of it. `failed` says why there is no correction, where that is no fault."""
+    """A response and its correction. `failed` is the reason if the corrector found none, which is not a fault."""
 
     id: str
     query: str | None
     response: str
     corrected: str
-    feedback: str  # in words, empty where there is none
+    feedback: str  # as text, empty without feedback
     statements: tuple[Statement, ...] = ()
     failed: str | None = None
 
@@ -64,7 +64,7 @@ class CorrectionRow:
 
 
 def read_corrections(path: Source) -> Iterator[Row[CorrectionRow]]:
-    """The corrections of a file (JSON Lines, a list, one object). Raises `InputError` where nothing can be read."""
+    """The corrections of a file (JSON Lines, a list, one object). Raises `InputError` if the file cannot be read."""
     for row in read_rows(path, parse_correction):
         yield Row(*row)
 
@@ -92,7 +92,7 @@ def parse_correction(value: Any, number: int = 1) -> CorrectionRow:
 
 
 def in_words(statements: Iterable[Statement]) -> str:
-    """Statements with their evidence, as a person or a model reads them: one after another, evidence below each."""
+    """Statements with their evidence as text: numbered, with the evidence below each."""
     lines = []
     for number, statement in enumerate(statements, 1):
         lines.append(f"{number}. [{statement.label or 'doubtful'}] {' '.join(statement.text.split())}")
@@ -131,13 +131,13 @@ def _atoms(row: Fields) -> tuple[Statement, ...]:
 
 
 def _dicts(row: Fields) -> list[dict[str, Any]]:
-    """Atoms that may have a text; the atoms of a result have none."""
+    """The atoms, which may lack a text, as those of a results row do."""
     atoms = row.values.get("atoms")
     return [atom for atom in atoms if isinstance(atom, dict)] if isinstance(atoms, list) else []
 
 
 def usable(row: Row[CorrectionRow], *, unchanged: bool) -> CorrectionRow | str | InputError:
-    """The correction of a row; or why it is left out: a reason, or the faults as an error."""
+    """The correction of a row, or why it is left out: a reason, or the faults as an error."""
     found = row.value
     if found is None:
         return row.error

@@ -1,9 +1,9 @@
-"""Factcheck-GPT (Factcheck-Bench): responses with human labels of claims, and of what passages say about them.
+"""Factcheck-GPT (Factcheck-Bench): responses with human labels of claims and of the stances of passages.
 
 A row has `prompt`, `response`, `revised_response` and `sentences`: `sentence1`, `sentence2`, ..., each with lists that
-run side by side, an item a claim: `claims`, `claims_factuality_label` (true, false, "unknown"), `revised_claims`,
-`auto_evidence` and `auto_evidence_url` (passages and their addresses), and `stance_claim_autoEvid`, what annotators say
-that each passage does.
+run in parallel, one item per claim: `claims`, `claims_factuality_label` (true, false, "unknown"), `revised_claims`,
+`auto_evidence` and `auto_evidence_url` (passages and their addresses), and `stance_claim_autoEvid`, the annotators'
+stance of each passage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STANCES: Final[dict[str, tuple[RelationType, float] | None]] = {
     "refute": (RelationType.CONTRADICTION, 0.95),
     "irrelevant": None,
 }
-"""The relation that a stance is; a passage that is irrelevant to a claim makes none."""
+"""The relation for each stance; an irrelevant passage has none."""
 
 _KNOWN: Final = frozenset(("prompt", "response", "revised_response", "response_factuality", "sentences"))
 _LABELS: Final[dict[Any, str | None]] = {True: "S", False: "NS", "true": "S", "false": "NS", "unknown": None}
@@ -32,9 +32,9 @@ _LABELS: Final[dict[Any, str | None]] = {True: "S", False: "NS", "true": "S", "f
 def read_factcheck_gpt(*paths: Source) -> Iterator[Row[Unit]]:
     """Factcheck-GPT's file as cases with atoms, contexts and the annotators' stances as relations.
 
-    A claim of unknown truth has no label. Passages of the same text are one context of the case, the first one's
-    address with it; a passage that stands twice below one claim has two stances, so two relations, which multiply.
-    What annotators made of a claim is the atom's `revised`, and of the response `revised_response`.
+    A claim of unknown truth has no label. Passages of the same text are one context of the case, with the address of
+    the first; a passage that occurs twice below one claim has two stances, and so two relations, which multiply. The
+    annotators' correction of a claim is the atom's `revised`, and that of the response `revised_response`.
     """
     return read_each("fcgpt", paths, _KNOWN, _parse)
 
@@ -62,7 +62,7 @@ def _parse(row: Fields, origin: Origin) -> Unit:
 
 
 class _Build:
-    """The parts of a case, gathered sentence by sentence."""
+    """The parts of a case, collected sentence by sentence."""
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
@@ -72,7 +72,7 @@ class _Build:
     def add(self, sentence: Fields) -> None:
         claims = sentence.items("claims")
         count = len(claims)
-        if not count:  # an opinion, or no statement at all; its other lists need not fit
+        if not count:  # an opinion, or no statement at all; its other lists may have any length
             return
         labels = sentence.items("claims_factuality_label", count)
         passages = sentence.items("auto_evidence", count)
@@ -95,7 +95,7 @@ class _Build:
             self.atoms.append(Atom(id=atom, text=text, label=_LABELS[label], contexts=contexts, extra=extra))
 
     def _relate(self, claim: Fields, atom: str) -> tuple[str, ...]:
-        """The contexts of a claim, which relations to it are added for."""
+        """The contexts of a claim; adds the relations between them and the claim."""
         passages = claim.items("auto_evidence")
         links = claim.items("auto_evidence_url", len(passages))
         stances = claim.items("stance_claim_autoEvid", len(passages))

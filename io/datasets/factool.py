@@ -2,7 +2,7 @@
 
 A row has `prompt`, `response` and `claims`, a list of `{"claim": text, "label": true or false}`; its own `label` says
 whether the whole response is right. The files for code, mathematics and scientific literature have claims of other
-kinds (snippets, calculations, titles of papers) and are not read.
+kinds (snippets, calculations, titles of papers) and are not supported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""FActScore's biographies: responses about people, with human labels of their atomic facts where they were labelled.
+"""FActScore's biographies: responses about people, partly with human labels of their atomic facts.
 
 A row has `topic`, `output`, mostly `input` and `cat` (how rare the person is, and from where); labelled ones have
 `annotations`: sentences with `human-atomic-facts`, each of them a `text` and a `label` (S, NS, or IR for irrelevant).
-Both of the latter are null where annotators had nothing to label.
+Both are null if annotators had nothing to label.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LABELS: Final = ("S", "NS", "IR")
 
 
 def read_factscore(*paths: Source) -> Iterator[Row[Unit]]:
-    """FActScore's files, labelled or not, as cases: one a biography, whose atoms are the human ones.
+    """FActScore's files, labelled or not, as cases: one per biography, with the human atoms.
 
-    Irrelevant facts are left out and counted under `irrelevant_facts`. Without labels the atoms are not known yet. A
-    row without output (the model said nothing) is skipped. All responses about one person go into the same split.
+    Irrelevant facts are left out and counted under `irrelevant_facts`. Unlabelled rows have no atoms yet. A row without
+    output is skipped. All responses about one person go into the same split.
     """
     return read_each("factscore", paths, _KNOWN, _parse)
 
@@ -46,12 +46,12 @@ def _parse(row: Fields, origin: Origin) -> Unit:
 
 
 def _question(text: str) -> str:
-    """The question without the word that FActScore's prompts begin with."""
+    """The question without the prefix of FActScore's prompts."""
     return text.strip().removeprefix("Question:").strip()
 
 
 def _atoms(row: Fields) -> tuple[tuple[Atom, ...], int]:
-    """The labelled facts in their order, and how many irrelevant ones there are."""
+    """The labelled facts in order, and the number of irrelevant ones."""
     atoms: list[Atom] = []
     irrelevant = 0
     for sentence in row.objects("annotations"):

@@ -1,4 +1,4 @@
-"""Corrections as conversations to fine-tune a chat model on: JSON Lines with `messages`, one correction each."""
+"""Corrections as conversations to fine-tune a chat model on: JSON Lines with `messages`, one per correction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYSTEM: Final = (
 
 
 def messages(query: str | None, response: str, feedback: str = "") -> list[dict[str, str]]:
-    """What a model that was fine-tuned on these conversations is to be asked: the system's and the user's turn."""
+    """The system and user turns, which also prompt a model that was fine-tuned on these conversations."""
     parts = [f"Question:\n{query.strip()}"] if query and query.strip() else []
     parts.append(f"Answer:\n{response.strip()}")
     parts += [f"Feedback:\n{feedback.strip()}"] if feedback.strip() else []
@@ -25,7 +25,7 @@ def messages(query: str | None, response: str, feedback: str = "") -> list[dict[
 
 
 def conversation(correction: CorrectionRow, *, feedback: bool = True) -> dict[str, Any]:
-    """The row of a correction: system, user, assistant."""
+    """The conversation of a correction: system, user, assistant."""
     asked = messages(correction.query, correction.response, correction.feedback if feedback else "")
     return {"messages": [*asked, {"role": "assistant", "content": correction.corrected.strip()}]}
 
@@ -40,15 +40,16 @@ def conversations(
 ) -> Iterator[dict[str, Any]]:
     """The conversations of a file of corrections, in its order; the first `limit` of the selection's split.
 
-    Rows without a correction, and those where nothing was changed unless `unchanged` ones are wanted, are skipped and
-    counted. Raises `InputError` where nothing can be read.
+    Rows without a correction are skipped and counted, and so are those that changed nothing, unless `unchanged` is set.
+    Corrections with the same id are all kept, in the same split, so that none of them leaks into another one. Raises
+    `InputError` if the file cannot be read.
     """
     for correction in chosen(path, selection or Selection(), report or BuildReport(), unchanged=unchanged):
         yield conversation(correction, feedback=feedback)
 
 
 def chosen(path: Source, selection: Selection, report: BuildReport, *, unchanged: bool) -> Iterator[CorrectionRow]:
-    """The corrections of a file that a selection takes; what is left out goes into the report."""
+    """The corrections of a file that a selection takes; the report counts those that are left out."""
     splitter = Splitter(selection.seed or 0)
     for row in read_corrections(path):
         report.rows += 1

@@ -1,14 +1,16 @@
-"""Corrections as tasks for Label Studio, its annotation interface, and the annotations that come back.
+"""Corrections as tasks for Label Studio, its labelling interface, and its exports read back as judgements.
 
-Annotators see a question and two answers, A and B, without being told which is the original: a seed draws it for each
-task. They rate each answer on four scales, say which of the two is more factual and which is better, and judge the
-statements that the critic doubted.
+Annotators see a question and two answers, A and B; which of them is the original is drawn by a seed for each task and
+not shown. They rate each answer on four scales, compare the two by factuality and overall, and judge the statements
+that the critic found refuted or unverified.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -30,9 +32,9 @@ COMPARISONS: Final = {
     "more_factual": "Which answer is more factual?",
     "preferred": "Which answer is better, all in all?",
 }
-"""Asked about both answers."""
+"""Comparisons of the two answers."""
 VERDICTS: Final = ("true", "false", "cannot tell")
-"""What may be said of a statement."""
+"""The verdicts on a statement."""
 MAX_RATING: Final = 5
 _SIDES: Final = ("A", "B")
 _CHOICES: Final = (*_SIDES, "Neither")
@@ -75,12 +77,16 @@ def interface(statements: bool = True) -> str:
 
 
 def tasks(corrections: Iterable[CorrectionRow], seed: int = 0) -> Iterator[dict[str, Any]]:
-    """A task for each correction, as Label Studio imports them (a JSON list of them).
+    """A task for each correction, as Label Studio imports them (as a JSON list).
 
-    `corrected_is`, which nobody is shown, says whether A or B is the corrected answer; the export has it again.
+    `corrected_is`, which the interface does not show, says whether A or B is the corrected answer; the export returns
+    it. Every task has an id of its own: of corrections with the same id, the second is numbered `ID#2`, the third
+    `ID#3`, so that their judgements stay apart.
     """
+    ids: set[str] = set()
     for correction in corrections:
-        side = _SIDES[digest(seed, "side", correction.id)[0] % 2]
+        id = _unique(correction.id, ids)
+        side = _SIDES[digest(seed, "side", id)[0] % 2]
         a, b = correction.corrected, correction.response
         if side == "B":
             a, b = b, a
@@ -92,17 +98,24 @@ def tasks(corrections: Iterable[CorrectionRow], seed: int = 0) -> Iterator[dict[
             }
             for one in correction.statements
         ]
-        data = {"id": correction.id, "query": correction.query or "", "a": a, "b": b, "corrected_is": side}
+        data = {"id": id, "query": correction.query or "", "a": a, "b": b, "corrected_is": side}
         yield {"data": {**data, "statements": statements}}
+
+
+def _unique(id: str, taken: set[str]) -> str:
+    """`id`, numbered if it is taken already."""
+    found = id if id not in taken else next(name for n in count(2) if (name := f"{id}#{n}") not in taken)
+    taken.add(found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What one annotator said of one task on one criterion.
+    """The judgement of one annotator on one task by one criterion.
 
-    `side` is `original` or `corrected` for a rating, None for what is about both. A comparison's value is `original`,
-    `corrected` or `neither`; a statement's is one of `VERDICTS`, its number is the `item` and the critic's label
-    stands beside it.
+    `side` is `original` or `corrected` for a rating and None otherwise. The value of a comparison is `original`,
+    `corrected` or `neither`, that of a statement one of `VERDICTS`; a statement has its number in `item` and the
+    critic's label in `label`.
     """
 
     task: str
@@ -115,10 +128,11 @@ class Annotation:
 
 
 def read_annotations(path: Source) -> Iterator[Row[tuple[Annotation, ...]]]:
-    """The judgements in an export of Label Studio (its JSON format), a row a task.
+    """The judgements in an export of Label Studio (its JSON format), one row per task.
 
-    Cancelled annotations are left out. Of several by one annotator on one task the last one counts. Raises
-    `InputError` where nothing can be read.
+    Cancelled annotations, and those without any judgement, are left out. Of several by one annotator on one task, the
+    latest counts, by `updated_at` or else `created_at`; if either of two has no time, the later in the file. Raises
+    `InputError` if the file cannot be read.
     """
     name = display_name(path)
     for item in read_objects(path):
@@ -144,20 +158,34 @@ def _task(row: Fields, number: int) -> tuple[tuple[Annotation, ...], str]:
     if side and side not in _SIDES:
         fields.wrong("corrected_is", " or ".join(map(seen, _SIDES)))
     labels = [one.maybe("label") for one in fields.objects("statements", optional=True)]
-    by_annotator: dict[str, list[Annotation]] = {}
+    by_annotator: dict[str, tuple[datetime | None, list[Annotation]]] = {}
     for annotation in row.objects("annotations"):
         if annotation.values.get("was_cancelled") is True:
             continue
         annotator = _annotator(annotation)
         results = annotation.objects("result")
-        if not row.faults:
-            found = (_judgement(result, id, annotator, side, labels) for result in results)
-            by_annotator[annotator] = [one for one in found if one is not None]
-    return tuple(one for found in by_annotator.values() for one in found), id
+        if row.faults:
+            continue
+        judgements = [one for one in (_judgement(result, id, annotator, side, labels) for result in results) if one]
+        made, (before, _) = _time(annotation), by_annotator.get(annotator, (None, []))
+        if judgements and (made is None or before is None or made >= before):
+            by_annotator[annotator] = made, judgements
+    return tuple(one for _, judgements in by_annotator.values() for one in judgements), id
+
+
+def _time(annotation: Fields) -> datetime | None:
+    """When an annotation was last changed, or made; None if it does not say so."""
+    for key in ("updated_at", "created_at"):
+        try:
+            found = datetime.fromisoformat(annotation.values[key])
+        except (KeyError, TypeError, ValueError):
+            continue
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return None
 
 
 def _annotator(annotation: Fields) -> str:
-    """Who made an annotation: Label Studio gives a number, or an object with `id` and `email`."""
+    """The annotator, whom Label Studio identifies by a number or by an object with `id` and `email`."""
     who = annotation.values.get("completed_by")
     if isinstance(who, Mapping):
         who = who.get("email") or who.get("id")
@@ -169,7 +197,7 @@ def _annotator(annotation: Fields) -> str:
 def _judgement(
     result: Fields, task: str, annotator: str, corrected: str, labels: list[str | None]
 ) -> Annotation | None:
-    """The judgement that a result is; None for what is none, such as a comment."""
+    """The judgement in a result; None for a result without one, such as a comment."""
     name = result.text("from_name")
     value = result.values.get("value")
     values = Fields(value, f"{result.place}value.", result.faults)
@@ -186,8 +214,8 @@ def _judgement(
         choice = _choice(values, _CHOICES)
         if choice is None:
             return None
-        told = "neither" if choice == "Neither" else "corrected" if choice == corrected else "original"
-        return Annotation(task, annotator, name, told)
+        better = "neither" if choice == "Neither" else "corrected" if choice == corrected else "original"
+        return Annotation(task, annotator, name, better)
     if base == "statement" and tail.isdecimal():
         choice, item = _choice(values, VERDICTS), int(tail)
         label = labels[item] if item < len(labels) else None

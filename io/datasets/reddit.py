@@ -1,8 +1,8 @@
-"""Questions with answers from Reddit, as ELI5-Category and ELI5 (whose `askh` splits are AskHistorians) hold them.
+"""Questions with answers from Reddit, from ELI5-Category and ELI5 (whose `askh` splits are AskHistorians).
 
-A row has `q_id`, `title`, `selftext` (often empty), `category` or `subreddit`, and `answers`: an object of lists that
-run side by side (`a_id`, `text`, `score`), or a list of objects with these fields. Rows with `question` and `response`,
-as VeriScore's files have them, are read for AskHistorians as well: these are questions with a model's response.
+A row has `q_id`, `title`, `selftext` (often empty), `category` or `subreddit`, and `answers`: an object of parallel
+lists (`a_id`, `text`, `score`), or a list of objects with these fields. AskHistorians may also have rows with
+`question` and `response`, as in VeriScore's files: these are questions with a model's response.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Answer(NamedTuple):
 def read_eli5(*paths: Source) -> Iterator[Row[Unit]]:
     """ELI5-Category's files (or ELI5's) as cases whose response is the answer with the most votes.
 
-    It is the `reference` too; the category is the topic. A question without an answer that is still there is skipped.
+    It is also the `reference`; the category is the topic. A question whose answers were all removed is skipped.
     """
     return read_each("eli5", paths, _KNOWN, lambda row, origin: _question(row, origin, "eli5"))
 
@@ -72,7 +72,7 @@ def _historians(row: Fields, origin: Origin) -> Unit:
 
 def _question(row: Fields, origin: Origin, name: str) -> Unit:
     id, title, more = row.text("q_id"), row.text("title"), row.maybe("selftext")
-    best = max(_answers(row), key=lambda answer: answer.score, default=None)  # the first of those with the most votes
+    best = max(_answers(row), key=lambda answer: answer.score, default=None)  # the first with the most votes
     row.check()
     if best is None:
         return Unit(id, (), "no answer is left")
@@ -90,7 +90,7 @@ def _question(row: Fields, origin: Origin, name: str) -> Unit:
 
 
 def _answers(row: Fields) -> Iterator[_Answer]:
-    """The answers that are still there."""
+    """The answers that were not removed."""
     answers = row.values.get("answers")
     if isinstance(answers, dict):
         lists = Fields(answers, "answers.", row.faults)

@@ -1,4 +1,4 @@
-"""The rows of public files, JSON or tables, and how their fields are looked at."""
+"""The rows of public files, JSON or tables, and checked access to their fields."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from fcjax.io.files.objects import Item, Row, kind, read_objects, seen
 from fcjax.io.files.streams import Source, display_name, opened
 
 BLANKS: Final = frozenset(("", "na", "n/a", "nan", "none", "null"))
-"""What tables and annotators write where there is no text, in small letters."""
+"""What tables and annotators write for a missing text, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The cases that a row becomes. Those of one `group` go into the same split."""
+    """The cases of a row. Those of one `group` go into the same split."""
 
     group: str
     cases: tuple[Case, ...]
-    skipped: str | None = None  # why there are none, where that is no fault
+    skipped: str | None = None  # why there are none, if that is not a fault
     unknown: tuple[str, ...] = ()  # fields of the row that the data set's format does not have
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a row stands; ids are made of it, so they stay the same whatever other rows a file has."""
+    """The place of a row, from which ids are made, so that they do not depend on the other rows of a file."""
 
-    label: str  # of the file, one for each
+    label: str  # of the file, unique
     number: int  # of the line in it, or of the item, from 1
     index: int  # of the row among all rows of all files, from 0
 
 
 class Fields:
-    """The fields of one JSON object. What is missing, or is of another kind, becomes a fault that names its field."""
+    """The fields of one JSON object. A missing field, or one of another type, becomes a fault that names it."""
 
     def __init__(self, values: Any, place: str = "", faults: list[Fault] | None = None):
         self.faults: list[Fault] = [] if faults is None else faults
@@ -56,14 +56,14 @@ class Fields:
         return self.values.get(key) is not None
 
     def text(self, *keys: str) -> str:
-        """The text under the first of `keys` that is there; a fault and "" where there is none or it is blank."""
+        """The text under the first of `keys` that is there; a fault and "" if there is none or it is blank."""
         found = self.maybe(*keys)
         if found is None and not self._complained(keys):
             self.lack(keys, "a text that is not blank")
         return found or ""
 
     def maybe(self, *keys: str) -> str | None:
-        """The same, and None without a fault where it is missing, null or blank. Numbers are read as texts."""
+        """The same, but None without a fault if it is missing, null or blank. Numbers are read as texts."""
         key = next((key for key in keys if self.has(key)), keys[0])
         value = self.values.get(key)
         if type(value) in (int, float):
@@ -73,12 +73,12 @@ class Fields:
         return value if isinstance(value, str) and value.strip() else None
 
     def given(self, *keys: str) -> str | None:
-        """The same, and None also where a table or an annotator says that there is none ("NA")."""
+        """The same, and also None for what tables and annotators write for a missing text ("NA")."""
         found = self.maybe(*keys)
         return None if found is None or found.strip().lower() in BLANKS else found
 
     def items(self, key: str, length: int | None = None, *, optional: bool = False) -> list[Any]:
-        """The list under a key, which must have `length` items where that is given."""
+        """The list under a key, which must have `length` items if that is given."""
         value = self.values.get(key)
         allowed = "a list" if length is None else f"a list of {length}"
         if value is None and optional:
@@ -97,7 +97,7 @@ class Fields:
         return [Fields(value, f"{self.place}{key}[{i}].", self.faults) for i, value in enumerate(found)]
 
     def truth(self, key: str) -> bool | None:
-        """The truth value under a key; None with a fault where there is none."""
+        """The truth value under a key; None with a fault if there is none."""
         value = self.values.get(key)
         if not isinstance(value, bool):
             self.lack((key,), "true or false") if value is None else self.wrong(key, "true or false")
@@ -105,12 +105,12 @@ class Fields:
         return value
 
     def wrong(self, key: str, allowed: str) -> None:
-        """Say that what is under a key is of another kind."""
+        """Add the fault that the value under a key is of another type."""
         value = self.values.get(key)
         self.faults.append(Fault(f"{key} is {kind(value)}; allowed: {allowed}", field=self.place + key))
 
     def lack(self, keys: Collection[str], allowed: str) -> None:
-        """Say that none of some keys is there, and what is there instead."""
+        """Add the fault that none of some keys has a value, with the fields that the row has."""
         first, *others = keys
         names = "".join(f" (or {other})" for other in others)
         there = next((f"is {seen(self.values[key])}" for key in keys if key in self.values), "is missing")
@@ -125,17 +125,17 @@ class Fields:
             raise InputError(*self.faults)
 
     def _complained(self, keys: Collection[str]) -> bool:
-        told = {fault.field for fault in self.faults}
-        return any(self.place + key in told for key in keys)
+        faulty = {fault.field for fault in self.faults}
+        return any(self.place + key in faulty for key in keys)
 
 
 def read_each(
     name: str, paths: Iterable[Source], known: Collection[str], parse: Callable[[Fields, Origin], Unit]
 ) -> Iterator[Row[Unit]]:
-    """The units that the rows of files become, a row at a time; a row with faults carries them in place of a unit.
+    """The units of the rows of files, one by one; a row with faults has them in place of a unit.
 
-    `parse` may raise `InputError`, or leave its faults in the fields. A case's id that a row before had is a fault.
-    Raises `InputError` where a file cannot be read at all, `SettingsError` where one is given twice.
+    `parse` may raise `InputError`, or leave its faults in the fields. A case with the id of an earlier row is a fault.
+    Raises `InputError` if a file cannot be read at all, `SettingsError` if one is given twice.
     """
     return parse_each(name, read_items(paths), known, parse)
 
@@ -146,8 +146,8 @@ def parse_each(
     known: Collection[str],
     parse: Callable[[Fields, Origin], Unit],
 ) -> Iterator[Row[Unit]]:
-    """`read_each` of rows that are read already."""
-    ids: dict[int, str] = {}  # of cases that have ids of the data's own; others have their row's, once each
+    """`read_each` for rows that have been read."""
+    ids: dict[int, str] = {}  # of cases with ids from the data; other ids are made from the row, and so unique
     for origin, file, item in items:
         id = f"{name}-{origin.label}-{origin.number}"
         faults, unit = list(item.faults), None
@@ -188,7 +188,7 @@ def read_items(paths: Iterable[Source]) -> Iterator[tuple[Origin, str, Item]]:
 
 
 def labels(paths: Iterable[Source]) -> list[str]:
-    """A label for each file: its name without endings, behind its folder's where two files have the same one."""
+    """A label per file: its name without suffixes, after its folder's if two files have the same name."""
     names = [Path("stdin") if os.fspath(path) == "-" else Path(path) for path in paths]
     short = [_stem(name) for name in names]
     counts = Counter(short)
@@ -215,7 +215,7 @@ def is_table(path: Source) -> bool:
 
 
 def read_table(path: Source) -> Iterator[Item]:
-    """The lines of a table (.csv, .tsv, .gz) as objects under the names of its header; texts all of them.
+    """The lines of a table (.csv, .tsv, .gz) as objects with the names of its header; all values are texts.
 
     A line with more or fewer fields than the header is a fault of its own. Raises `InputError` as `opened` does.
     """
@@ -226,7 +226,7 @@ def read_table(path: Source) -> Iterator[Item]:
             rows = csv.reader(text, dialect="excel-tab" if name.endswith(".tsv") else "excel", strict=True)
             yield from _table_rows(rows)
         finally:
-            text.detach()  # the stream is closed by who opened it
+            text.detach()  # `opened` closes the stream
 
 
 def _table_rows(rows: Any) -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""Which of the cases that could be built are: splits, a limit, a sample; and what came of the rows."""
+"""The selection of cases: splits, a limit, a sample; and the report on the rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fcjax.io.files.objects import Row
 
 SPLITS: Final = ("train", "validation", "test")
 _SHARES: Final = (*["train"] * 8, "validation", "test")  # of ten groups
-_KEPT: Final = 1000  # faults that a report holds; the others are counted
+_KEPT: Final = 1000  # faults that a report holds; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The first `limit` cases, or, with a `seed`, a sample of so many; of one `split`, or of `all`, or with none.
+    """The first `limit` cases, or with a `seed` a sample of that size; of one `split`, of `all` of them, or without.
 
-    Splits are 80/10/10, drawn by the seed (0 where there is none) in blocks of ten groups: the shares are exact after
-    every tenth group, and rows that are added behind move none before them. Raises `SettingsError`.
+    Splits are 80/10/10, drawn by the seed (0 by default) in blocks of ten groups: the shares are exact after every
+    tenth group, and rows that are appended move none of the earlier ones. Raises `SettingsError`.
     """
 
     limit: int | None = None
@@ -40,18 +40,18 @@ class Selection:
 
 @dataclass(slots=True)
 class BuildReport:
-    """What came of the rows so far. Faults beyond the first thousand are only counted."""
+    """The report on the rows so far. Faults beyond the first thousand are only counted."""
 
     rows: int = 0
     cases: int = 0  # that were selected
     bad: int = 0  # rows with faults
     n_faults: int = 0
     faults: list[Fault] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)  # rows that make no case, by the reason
+    skipped: Counter[str] = field(default_factory=Counter)  # rows without a case, by the reason
     unknown: Counter[str] = field(default_factory=Counter)  # fields that the format does not have, by rows
 
     def add(self, faults: Iterable[Fault]) -> None:
-        """Note faults of one row."""
+        """Add the faults of one row."""
         faults = tuple(faults)
         self.bad += bool(faults)
         self.n_faults += len(faults)
@@ -70,9 +70,9 @@ class BuildReport:
 
 
 def selected(rows: Iterable[Row[Unit]], selection: Selection, report: BuildReport | None = None) -> Iterator[Case]:
-    """The selected cases, in the order of the rows; with a split named, each says its own under `split`.
+    """The selected cases, in the order of the rows; if splits are selected, each has its own under `split`.
 
-    Reading ends where the limit is reached, unless the cases are a sample, for which all rows are read.
+    Reading ends at the limit, except for a sample, for which all rows are read.
     """
     report = report if report is not None else BuildReport()
     cases = _cases(rows, selection, report)
@@ -105,7 +105,7 @@ def _cases(rows: Iterable[Row[Unit]], selection: Selection, report: BuildReport)
 
 
 class Splitter:
-    """Tells each group its split; a group that was seen before keeps its own."""
+    """Assigns splits to groups; a group that was seen before keeps its split."""
 
     def __init__(self, seed: int):
         self._seed = seed
@@ -120,11 +120,11 @@ class Splitter:
 
 
 def is_drawn(seed: int, place: int) -> bool:
-    """Whether the case at a place (from 0) is of the drawn half: one of each two that follow one another is."""
+    """Whether the case at a place (from 0) is in the drawn half: one of every two in a row is."""
     pair, here = divmod(place, 2)
     return digest(seed, "half", pair)[0] % 2 == here
 
 
 def digest(seed: int, *parts: object) -> bytes:
-    """Bytes that stand for a seed and some parts, the same in every version of Python."""
+    """A hash of a seed and some parts, equal in every version of Python."""
     return hashlib.sha256("/".join(map(str, (seed, *parts))).encode()).digest()

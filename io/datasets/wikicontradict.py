@@ -1,7 +1,7 @@
 """WikiContradict: questions on which two passages of Wikipedia contradict each other, with the answer by each of them.
 
 The table of its release has `question_ID`, `question`, `context1`, `context2`, `answer1`, `answer2`, `contradictType`,
-`samepassage`, `WikipediaArticleTitle` and `url` (and `merged_context`, `ref_answer`, which say the same once more).
+`samepassage`, `WikipediaArticleTitle` and `url` (and `merged_context`, `ref_answer`, which repeat these).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _KNOWN: Final = frozenset(
 
 
 def read_wikicontradict(*paths: Source) -> Iterator[Row[Unit]]:
-    """WikiContradict's table (.csv, or the same rows as JSON) as cases: two a question, one for each answer.
+    """WikiContradict's table (.csv, or the same rows as JSON) as cases: two per question, one for each answer.
 
-    Both have both passages as contexts. The answers are a few words that need the question, so atoms are not known yet;
-    neither is false: `answer_of` names the context that says so, and `other_answer` is the other one's. Questions on
-    one article go into the same split.
+    Both have both passages as contexts. The answers are a few words that need the question, so there are no atoms yet;
+    neither is false: `answer_of` names the context that supports it, and `other_answer` is that of the other context.
+    Questions on one article go into the same split.
     """
     return read_each("wikicontradict", paths, _KNOWN, _parse)
 

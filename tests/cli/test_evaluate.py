@@ -157,7 +157,7 @@ def test_stopped_at_any_moment_it_goes_on(run, server, tmp_path, signal_):
         (["grid.yaml", "-o", "out", "--replay"], "no store is there"),
         ([".", "-n"], "is a folder, of which tables are made again"),
         (["."], "holds no evaluation"),
-        (["towns.jsonl", "-n"], "is no YAML"),
+        (["towns.jsonl", "-n"], "is not YAML"),
         (["bad.yaml", "-n"], "bad.yaml: data is missing or empty"),
     ],
 )

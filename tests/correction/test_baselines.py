@@ -1,4 +1,4 @@
-"""What FactCorrector is compared with: each method end to end, what it asks in which order, and what comes of it."""
+"""The methods of comparison: each end to end, with its prompts in order and its result."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_llm2_takes_the_contexts_of_a_case():
 
 
 @pytest.mark.parametrize("method", [LLM2, CriticBaseline, RAC])
-def test_without_any_source_the_response_stands(method):
+def test_a_response_without_any_source_stands(method):
     found, names = run(method, Model(), retrieve=False)
     assert (found.response, found.status, names) == (FIRST, Status.INVALID_INPUT, [])
     assert "source" in found.reason or "retriever" in found.reason
@@ -254,7 +254,7 @@ def test_rac_with_a_statement_whose_search_failed_keeps_the_response():
     assert "2 verdicts for 3 statements" in found.reason
 
 
-def test_rac_takes_what_a_case_brings_along():
+def test_rac_uses_the_contexts_of_a_case():
     given = case(
         atoms=[{"id": "a0", "text": says(schools=1), "contexts": ["c0"]}],
         contexts=[{"id": "c0", "text": says("schools")}],
@@ -288,7 +288,7 @@ def test_critic_searches_criticises_and_revises():
     assert [re.search(r"(\w+)\.$", line)[1] for line in told["evidence"].splitlines()] == ["bridges", "schools"]
 
 
-def test_critic_goes_on_from_the_last_revision_until_nothing_is_wrong():
+def test_critic_continues_from_the_last_revision_until_nothing_is_wrong():
     model = Model(
         ask_a_search_engine="<query>none</query>",
         What_is_wrong=("<critique>wrong</critique>", "<critique>None.</critique>"),
@@ -312,7 +312,7 @@ def test_critic_ends_after_two_iterations_without_a_change():
     assert (found.response, found.stop) == (FIRST, "unchanged")
 
 
-def test_critic_is_done_where_its_last_iteration_changed_something():
+def test_critic_is_done_after_a_last_iteration_with_a_change():
     model = Model(
         ask_a_search_engine="<query>none</query>",
         What_is_wrong="<critique>wrong</critique>",
@@ -332,7 +332,7 @@ def test_critic_moves_on_to_the_next_passage():
     assert found.rounds[1].trace["passages"] == 2
 
 
-def test_critic_says_what_it_could_not_do():
+def test_critic_reports_what_failed():
     found, _ = run(CriticBaseline, Model(ask_a_search_engine="hm"))
     assert (found.response, found.status) == (FIRST, Status.CORRECTION_FAILED)
     model = Model(ask_a_search_engine="<query>bridges</query>")
@@ -451,7 +451,7 @@ def test_factverify_shows_links():
     assert f"link: https://source0.example/town{TOWN}/bridges" in "".join(m[0]["content"] for m in model.asked)
 
 
-def test_a_failed_verdict_is_none():
+def test_a_failed_verdict_has_no_label():
     def sometimes(content):
         return "hm" if "schools" in content else judge(content)
 
@@ -488,7 +488,7 @@ def test_every_assessor_streams_in_order(name):
     assert found[3].precision > found[0].precision
 
 
-def test_an_assessor_needs_someone_to_ask():
+def test_an_assessor_needs_a_client():
     with pytest.raises(SettingsError, match="client"):
         FactScore(Critic())
 

@@ -1,4 +1,4 @@
-"""FactCorrector: Algorithm 1 line by line, what is told to the refiner, what is kept, and the guards (SPEC 6)."""
+"""FactCorrector: Algorithm 1 line by line, the refiner's prompt, the response that is kept, and the guards (SPEC 6)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_it_stops_at_theta():
     assert found.reason == "Pr 0.6667 has reached theta, 0.6"
 
 
-def test_it_goes_on_until_theta():
+def test_it_continues_until_theta():
     found, writer = correct([BETTER, BEST, "never asked for"], theta=0.7, rounds=5)
     assert (found.response, found.stop) == (BEST, "theta")
     assert told(found) == [(True, 0.5), (True, 2 / 3), (True, 1.0)]
@@ -141,7 +141,7 @@ def test_it_stops_without_improvement():
     assert not found.changed
 
 
-def test_the_best_comes_out_and_not_the_last():
+def test_the_best_response_is_the_result_not_the_last():
     worse = says("bridges", "mills", schools=2, parks=8, wells=9)
     found, _ = correct([BETTER, worse, BEST], rounds=5)
     assert (found.response, found.stop) == (BETTER, "no_gain")
@@ -149,7 +149,7 @@ def test_the_best_comes_out_and_not_the_last():
     assert found.best is found.rounds[1]
 
 
-def test_what_is_above_theta_is_left_alone():
+def test_a_response_above_theta_is_unchanged():
     found, writer = correct([BEST], case(BEST), rounds=3)
     assert (found.response, found.stop, writer.refined) == (BEST, "theta", [])
     found, writer = correct([BEST], theta=0.5)
@@ -186,7 +186,7 @@ def sections(prompt):
     return dict(re.findall(r"^<(\w+)>\n(.*?)\n</\1>$", prompt, re.DOTALL | re.MULTILINE))
 
 
-def test_the_refiner_is_told_exactly_what_spec_6_names():
+def test_the_refiner_gets_exactly_what_spec_6_names():
     """Refuted and unverified atoms; for the refuted one, all contexts connected to it and no others."""
     found, writer = correct([BEST], version="FR2")
     given = sections(writer.refined[0])
@@ -207,7 +207,7 @@ def test_the_refiner_is_told_exactly_what_spec_6_names():
     ]
 
 
-def test_supported_and_failed_atoms_are_not_told():
+def test_the_refiner_does_not_get_supported_or_failed_atoms():
     broken = Shelf(passages(TOWN + 1, TOLD + 1), broken=["parks"])
     found, writer = correct([BEST], retrieve=broken)
     given = sections(writer.refined[0])
@@ -216,7 +216,7 @@ def test_supported_and_failed_atoms_are_not_told():
     assert found.rounds[0].critique.row["measures"]["n_failed"] == 1
 
 
-def test_evidence_for_a_false_statement_is_told_too():
+def test_the_refiner_gets_evidence_for_a_false_statement_too():
     relations = [("c0", "contradiction", 0.95), ("c1", "contradiction", 0.9), ("c2", "entailment", 0.6)]
     given = case(
         "Ada was born in 1816.",
@@ -300,7 +300,7 @@ def test_a_revision_with_more_failures_is_not_kept():
     assert found.rounds[1].why == "1 of its atoms and relations failed, 0 before"
 
 
-def test_as_many_failures_as_before_are_no_reason():
+def test_as_many_failures_as_before_do_not_refuse_a_revision():
     broken = Shelf(passages(TOWN + 1, TOLD + 1), broken=["parks"])
     found, _ = correct([says("bridges", "mills", "schools", parks=7)], retrieve=broken)
     assert found.response == says("bridges", "mills", "schools", parks=7)
@@ -339,7 +339,7 @@ def test_a_statement_in_other_words_is_not_lost():
     assert not correct([other], guards=Guards(supported="text"))[0].changed
 
 
-def test_what_cannot_be_checked_is_not_known_to_be_kept():
+def test_an_unchecked_statement_is_not_known_to_be_kept():
     def answer(messages):
         return "what?" if "<claims>" in messages[0]["content"] else writer(messages)
 
@@ -349,7 +349,7 @@ def test_what_cannot_be_checked_is_not_known_to_be_kept():
     assert "nobody can tell whether it keeps 1 of 2 supported statements" in found.reason
 
 
-def test_the_style_of_the_critic_is_no_matter_to_the_guard():
+def test_the_style_of_the_critic_does_not_change_the_guard():
     async def work(corrector):
         corrector.critic.how = type(corrector.critic.how)(version="FR1", model=RelationModel(style="packed", votes=2))
         return await corrector.correct(case())
@@ -386,7 +386,7 @@ def test_oscillation_stops():
         ),
     ],
 )
-def test_what_is_refused_on_sight(revised, why):
+def test_revisions_refused_without_a_prompt(revised, why):
     english = (
         f"{FIRST} All of this is known to the people of the town, and it was told by them to the guides that are there."
     )
@@ -397,7 +397,7 @@ def test_what_is_refused_on_sight(revised, why):
     assert found.rounds[1].cost.prompts == 1
 
 
-def test_guards_say_what_is_allowed():
+def test_guards_name_the_allowed_values():
     for options in ({"supported": "all"}, {"may_lose": 2}, {"shortest": 2}, {"longest": 0.5}, {"language": 1}):
         with pytest.raises(SettingsError, match=next(iter(options))):
             Guards(**options)
@@ -422,7 +422,7 @@ def test_guards_say_what_is_allowed():
         ("The response contains two false statements, about schools and about parks.", "about the response"),
     ],
 )
-def test_a_reply_that_is_no_response(reply, why):
+def test_replies_that_cannot_be_a_response(reply, why):
     made = reply if callable(reply) else lambda messages: reply
     found, writer = correct([made] * 3, rounds=3)
     assert (found.response, found.stop, found.status) == (FIRST, "failed", Status.CORRECTION_FAILED)
@@ -514,7 +514,7 @@ def test_a_budget_that_ends_in_the_middle_keeps_the_best():
         correct([BETTER, BEST], rounds=2, **spent(first - 1))
 
 
-def test_a_run_that_ends_hands_out_no_half_corrections():
+def test_a_run_that_ends_yields_no_unfinished_corrections():
     whole, _ = correct([BEST])
 
     async def work(corrector):
@@ -556,7 +556,9 @@ def test_many_come_in_order_with_their_own_costs():
 
     async def work(corrector):
         cases = map(parse_case, towns)
-        return [one async for one in corrector.correct_many(cases, told=lambda i, one: seen.append((i, one.number)))]
+        return [
+            one async for one in corrector.correct_many(cases, on_round=lambda i, one: seen.append((i, one.number)))
+        ]
 
     def one_by_one(corrector):
         return asyncio.wait_for(gather(corrector), 60)
@@ -629,7 +631,7 @@ def test_settings_change_the_fingerprint():
     assert "" not in prints
 
 
-def test_what_people_see():
+def test_reprs():
     found, _ = correct([BETTER])
     assert repr(found).splitlines()[0].startswith("Correction('town': Pr 0.50 -> 0.67, changed, ")
     page = found._repr_html_()
@@ -653,7 +655,7 @@ def test_another_model_may_refine():
         assert found.cost.prompts == critics.calls + 1
 
 
-def test_a_corrector_needs_someone_to_ask():
+def test_a_corrector_needs_a_client():
     with pytest.raises(SettingsError, match="client"):
         Corrector(Critic())
     with pytest.raises(SettingsError, match="critic is None"):
@@ -666,7 +668,7 @@ def test_parts_of_another_kind(given):
         correct([], **given)
 
 
-def test_a_row_that_could_not_be_read_keeps_its_reason():
+def test_a_faulty_row_keeps_its_reason():
     unread = Case(id="2", status=Status.INVALID_INPUT, extra={"reason": "line 2: no JSON"})
     found, writer = correct([BEST], unread)
     assert (found.status, found.reason) == ("invalid_input", "line 2: no JSON")
@@ -693,7 +695,7 @@ def test_the_helper_for_one_response(tmp_path):
 
 
 @pytest.mark.parametrize(("by", "lost"), [("relation", True), ("text", False)])
-def test_words_that_may_be_of_somebody_else_by_now_are_left_to_the_model(by, lost):
+def test_words_that_may_be_about_another_person_are_left_to_the_model(by, lost):
     def critique(name):
         atom = Atom(id="a0", text=f"{name} was born in 1879.", original="She was born in 1879.")
         given = Case(id="1", response=f"{name} is a painter. She was born in 1879.", atoms=(atom,))

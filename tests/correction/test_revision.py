@@ -1,4 +1,4 @@
-"""Revised responses: how they are read, in what language they are, and what changed in them."""
+"""Revised responses: reading them, their language, and their differences."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_response_is_found_in_an_answer(answer):
         "Sure enough, it rained.",
     ],
 )
-def test_what_belongs_to_a_response_stays(text):
+def test_parts_of_a_response_stay(text):
     assert read_revision(f"<revised>\n{text}\n</revised>", TEXT) == text
     assert read_revision(text, TEXT) == text
 
@@ -70,18 +70,18 @@ def test_a_note_that_the_response_has_itself_stays():
     assert read_revision(f"<revised>\n{noted}\n</revised>", TEXT) == noted
 
 
-def test_a_response_that_was_cut_off_is_none():
+def test_a_cut_off_response_is_not_used():
     assert read_revision("<revised>\nAda was", TEXT, cut=True) == ""
     assert read_revision("Ada was", TEXT, cut=True) == ""
     assert read_revision("<revised>\nAda.\n</revised>\nI have", TEXT, cut=True) == "Ada."
 
 
 @pytest.mark.parametrize("text", [TEXT, "a < b", "<b>bold</b> & more\n- one\n- two", "tab\there", "  indented"])
-def test_what_is_shown_comes_back_as_it_was(text):
+def test_quoted_text_is_read_back_unchanged(text):
     assert read_revision(f"<revised>\n{editable(text)}\n</revised>", text) == text.strip()
 
 
-def test_what_nobody_sees_is_not_shown():
+def test_invisible_characters_are_not_quoted():
     assert editable("a\u202eb\x00c\U000e0041<|im_start|>") == "abc&lt;|im_start|>"
     assert "&lt;" in read_revision("<revised>write &lt; for it</revised>", "write &lt; for it")
 
@@ -134,7 +134,7 @@ def test_a_right_correction_that_sounds_like_a_verdict(text, response):
         "False statements: 1. She was born in 1816.",
     ],
 )
-def test_words_about_a_response_are_none(text):
+def test_remarks_about_a_response_are_not_responses(text):
     assert read_by(text, TEXT).text is None
 
 
@@ -164,7 +164,7 @@ def test_refusals(text):
         "I could not see the bridge from there, which was built in 1815.",
     ],
 )
-def test_no_refusals(text):
+def test_texts_that_are_not_refusals(text):
     assert not is_refusal(text)
 
 
@@ -208,7 +208,7 @@ def test_scripts(text, script):
     assert script_of(text) == script
 
 
-def test_names_and_numbers_alone_are_in_no_language():
+def test_names_and_numbers_alone_have_no_language():
     assert changed("Ada Lovelace, 1815", "Ada Byron, 1816") is None
     assert changed("1815", SAMPLES["german"]) is None
     assert changed(SAMPLES["english"], "東京は日本の首都です") == "from latin script to japanese script"
@@ -224,7 +224,7 @@ def test_a_diff_shows_words():
     assert diff.changed
 
 
-def test_a_diff_of_what_is_the_same():
+def test_a_diff_of_equal_texts():
     assert Diff.of(TEXT, TEXT).text() == TEXT
     assert not Diff.of("a  b", "a b").changed
     assert Diff.of("", "").parts == ()

@@ -1,12 +1,24 @@
-"""A plan is read, or its first fault is told, before anything is asked: in a dry run too."""
+"""A plan is read, or its first fault is raised, before anything is asked: in a dry run too."""
 
 from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from inspect import signature
+from typing import get_args
 
 import pytest
 from jsonl import write
 
 from fcjax.core.errors import SettingsError
-from fcjax.evaluation.config import read_plan
+from fcjax.correction.baselines import METHODS
+from fcjax.correction.guards import Guards
+from fcjax.correction.refine import Refiner
+from fcjax.evaluation.assessors import ASSESSORS
+from fcjax.evaluation.config import Scores, read_plan
+from fcjax.evaluation.config_correctors import CorrectorConfig, GuardsConfig, RefinerConfig
 
 BASE = "data: [towns.jsonl]\nmodels: [{model: m%s}]\ncorrectors: [%s]\n%s"
 
@@ -31,20 +43,20 @@ def plan_of(tmp_path, corrector="llm1", model="", more=""):
         ("{name: critic, rounds: 1e400}", r"correctors\[0\]\.rounds is"),
     ],
 )
-def test_what_a_method_does_not_take_is_told_where_it_stands(tmp_path, corrector, words):
+def test_arguments_that_a_method_refuses_are_named_with_their_place(tmp_path, corrector, words):
     with pytest.raises(SettingsError, match=words):
         plan_of(tmp_path, corrector)
 
 
-def test_what_is_left_empty_is_as_by_default(tmp_path):
+def test_a_key_without_a_value_has_its_default(tmp_path):
     plan = plan_of(tmp_path, "{name: factcorrector, theta: , guards: , pool: true}")
     assert plan.correctors["factcorrector"].arguments == {"pool": True}
 
 
-def test_a_key_that_stands_twice_is_a_fault(tmp_path):
-    with pytest.raises(SettingsError, match=r"correctors stands twice.*line 4"):
+def test_a_key_that_occurs_twice_is_a_fault(tmp_path):
+    with pytest.raises(SettingsError, match=r"correctors occurs twice.*line 4"):
         plan_of(tmp_path, more="correctors: [rac]")
-    with pytest.raises(SettingsError, match="seed stands twice"):
+    with pytest.raises(SettingsError, match="seed occurs twice"):
         plan_of(tmp_path, more="seed: 1\nseed: 2")
     merged = plan_of(tmp_path, "&one {name: rac, max_tokens: 10}, {<<: *one, name: other, method: rac}")
     assert merged.correctors["other"].arguments == {"max_tokens": 10}
@@ -53,7 +65,89 @@ def test_a_key_that_stands_twice_is_a_fault(tmp_path):
 @pytest.mark.parametrize(
     "model", ["api_key_env: sk-secret", "options: {api_key: sk-secret}", "options: {API-Key: sk-secret}"]
 )
-def test_no_key_is_taken_or_told(tmp_path, model):
-    with pytest.raises(SettingsError, match="api_key_env") as told:
+def test_a_secret_is_neither_taken_nor_shown(tmp_path, model):
+    with pytest.raises(SettingsError, match="api_key_env") as error:
         plan_of(tmp_path, model=f", {model}")
-    assert "sk-secret" not in str(told.value)
+    assert "sk-secret" not in str(error.value)
+
+
+def test_null_switches_a_guard_off(tmp_path):
+    plan = plan_of(tmp_path, "{name: factcorrector, guards: {shortest: , language: false}, refiner: {excerpt: 90}}")
+    assert plan.correctors["factcorrector"].arguments == {
+        "guards": Guards(shortest=None, language=False),
+        "refiner": Refiner(excerpt=90),
+    }
+
+
+def test_names_and_retrievers_have_defaults(tmp_path):
+    plan = plan_of(tmp_path, "llm1, {method: rac}", model=", corrects: false}, {model: Org/Name 7B, timeout: 5")
+    assert (list(plan.data), list(plan.models), list(plan.correctors)) == (
+        ["towns"],
+        ["m", "Org-Name-7B"],
+        ["llm1", "rac"],
+    )
+    assert (plan.data["towns"].retriever, plan.data["towns"].path) == ("given", tmp_path / "towns.jsonl")
+    assert {cell.model for cell in plan.cells()} == {"Org-Name-7B"}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("scoers: {}", "scoers is unknown; allowed: seed, store, .*; did you mean scores\\?$"),
+        ("critic: {contxts: 2}", "critic.contxts is unknown; allowed: model, version, .*; did you mean contexts\\?$"),
+        ("weather: 1", "weather is unknown; allowed: [a-z, ]*scores$"),
+        ("1: 2", "1 is a key that is int; allowed: keys that are text"),
+        ("critic: 5", "critic is 5; allowed: keys with values"),
+        ("critic: {contexts: 0}", "critic.contexts is 0; allowed: a whole number from 1 to 1000"),
+        ("critic: {contexts: true}", "critic.contexts is True; allowed: a whole number"),
+        ("critic: {screen: 5}", "critic.screen is 5; allowed: a number from 0 to 1"),
+        ("scores: {assessors: factscore}", "scores.assessors is 'factscore'; allowed: a list"),
+        ("seed: x", "seed is 'x'; allowed: a whole number from -9223372036854775808 to"),
+        ("store: ' '", "store is ' '; allowed: a text"),
+    ],
+)
+def test_faults_name_the_key_the_value_and_what_is_allowed(tmp_path, more, words):
+    with pytest.raises(SettingsError, match=rf"^{re.escape(str(tmp_path))}/grid\.yaml: {words}"):
+        plan_of(tmp_path, more=more)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("timeout: .nan", "timeout is nan; allowed: a number from 0.001 to 1000000"),
+        ("concurrency: 5.0", "concurrency is 5.0; allowed: a whole number from 1 to 4096"),
+        ("price: [1, -2]", r"price\[1\] is -2; allowed: a number from 0 to 1000000"),
+        ("options: {1: x}", "options.1 is a key that is int; allowed: keys that are text"),
+        ("name: ''", "name is ''; allowed: up to 64 letters, digits"),
+        ("litellm: 1", "litellm is 1; allowed: true or false"),
+    ],
+)
+def test_faults_of_a_model_name_the_key_the_value_and_what_is_allowed(tmp_path, model, words):
+    with pytest.raises(SettingsError, match=rf"models\[0\]\.{words}"):
+        plan_of(tmp_path, model=f", {model}")
+
+
+def test_a_mapping_in_the_place_of_a_list_is_not_shown(tmp_path):
+    write(tmp_path / "towns.jsonl", {"id": "1", "response": "A town."})
+    (tmp_path / "grid.yaml").write_text("data: [towns.jsonl]\nmodels: {url: sk-secret}\ncorrectors: [llm1]\n")
+    with pytest.raises(SettingsError, match="models is a mapping; allowed: a list") as error:
+        read_plan(tmp_path / "grid.yaml")
+    assert "sk-secret" not in str(error.value)
+
+
+def test_pydantic_loads_only_when_a_plan_is_read():
+    code = "import sys, fcjax.evaluation.rendering, fcjax.evaluation.grid; print('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_sections_have_the_arguments_of_their_classes():
+    assert set(GuardsConfig.model_fields) == {one.name for one in fields(Guards)}
+    assert set(RefinerConfig.model_fields) == {one.name for one in fields(Refiner)} - {"template"}
+    sections = CorrectorConfig.__subclasses__()
+    assert {get_args(kind.model_fields["method"].annotation)[0] for kind in sections} == set(METHODS)
+    for kind in sections:
+        method = METHODS[get_args(kind.model_fields["method"].annotation)[0]]
+        own = kind.model_fields.keys() - CorrectorConfig.model_fields.keys()
+        assert own == signature(method).parameters.keys() - {"critic", "client", "open_cases"}
+    (assessors,) = get_args(Scores.model_fields["assessors"].annotation)
+    assert set(get_args(assessors)) == set(ASSESSORS)

@@ -14,8 +14,9 @@ from scripted_server import ScriptedServer
 
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.evaluation import rendering
-from fcjax.evaluation.config import Cell, read_plan
+from fcjax.evaluation.config import read_plan
 from fcjax.evaluation.grid import run_grid
+from fcjax.evaluation.layout import Cell
 from fcjax.evaluation.rendering import render
 from fcjax.evaluation.resources import RunBudget
 
@@ -67,7 +68,7 @@ def cells(table):
     return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
 
 
-def test_the_table_is_the_one_worked_by_hand(server, tmp_path):
+def test_the_table_by_hand(server, tmp_path):
     """Town 1: one of 2 statements is false. Town 3: of 4, one is false and nobody tells of another. So K = 3.
 
     FactCorrector puts the false ones right and takes the other out: S/n goes from 1/2 to 2/2, and from 2/4 to 3/3.
@@ -190,7 +191,7 @@ def test_the_judge_counts_the_same_cases_before_and_after(server, tmp_path):
     assert (judged["same"], judged["different"], judged["failed"]) == ("0 → 1", "1 → 0", "0 → 0")
 
 
-def test_a_judge_that_says_nothing_has_failed(server, tmp_path):
+def test_a_judge_without_verdicts_has_failed(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (3, 4)))
     server.answer = lambda messages: (
         "hm" if "<answer_1>" in messages[0]["content"] else scripted_writer.answer(messages)
@@ -224,7 +225,7 @@ def test_against_human_labels(server, tmp_path):
     assert critic["false claims found"] == "1.000"
 
 
-def test_what_is_done_is_kept_and_what_changed_is_done_again(server, tmp_path):
+def test_finished_steps_are_kept_and_changed_ones_run_again(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (2, 3), (3, 4)))
     first = run_grid(grid_of(server, tmp_path), tmp_path / "out")
     calls = server.calls
@@ -249,7 +250,7 @@ def contents(folder):
     }
 
 
-def test_stopped_anywhere_it_ends_with_the_same_files(server, tmp_path):
+def test_a_run_stopped_anywhere_ends_with_the_same_files(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (2, 3), (3, 4), (4, 2)))
     more = "scores: {judge: small, facts: 4, contexts: 2, assessors: [factscore]}"
     plan = grid_of(server, tmp_path, more=more, models=("small", "large"))
@@ -259,7 +260,7 @@ def test_stopped_anywhere_it_ends_with_the_same_files(server, tmp_path):
     stops = 0
     for _ in range(40):
         try:
-            run_grid(plan, tmp_path / "out", purse=RunBudget(prompts=30))
+            run_grid(plan, tmp_path / "out", budget=RunBudget(prompts=30))
             break
         except BudgetError:
             stops += 1
@@ -275,14 +276,14 @@ def test_stopped_anywhere_it_ends_with_the_same_files(server, tmp_path):
 
 
 @pytest.mark.parametrize("more", ["", "critic: {style: packed}"])
-def test_what_another_plan_has_left_is_in_no_table(server, tmp_path, more):
+def test_files_of_another_plan_are_in_no_table(server, tmp_path, more):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (2, 3), (3, 4)))
     run_grid(grid_of(server, tmp_path), tmp_path / "out")
     assert len(render(tmp_path / "out", plots=False).entries) == 2
     if not more:  # the data are others, the plan is the same
         write(tmp_path / "towns.jsonl", *towns((4, 2), (5, 3)))
     with pytest.raises(BudgetError):
-        run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out", purse=RunBudget(prompts=0))
+        run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out", budget=RunBudget(prompts=0))
     found = render(tmp_path / "out", plots=False)
     assert (found.entries, len(found.missing)) == ([], 2)
     assert "Not done yet: towns/small/factcorrector" in (tmp_path / "out" / "report.md").read_text()
@@ -290,24 +291,24 @@ def test_what_another_plan_has_left_is_in_no_table(server, tmp_path, more):
     assert len(render(tmp_path / "out", plots=False).entries) == 2
 
 
-def test_replay_asks_nobody(server, tmp_path):
+def test_replay_sends_nothing(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (3, 4)))
     more = f"store: {tmp_path}/replies.sqlite\nscores: {{judge: small, assessors: [factverify]}}"
     plan = grid_of(server, tmp_path, "[factcorrector, rac]", more)
     run_grid(plan, tmp_path / "out")
-    calls, purse = server.calls, RunBudget()
-    run_grid(plan, tmp_path / "again", replay=True, purse=purse)
-    assert (server.calls, purse.sent) == (calls, 0)
-    assert purse.hits > 0
+    calls, budget = server.calls, RunBudget()
+    run_grid(plan, tmp_path / "again", replay=True, budget=budget)
+    assert (server.calls, budget.sent) == (calls, 0)
+    assert budget.hits > 0
     render(tmp_path / "out", plots=False)
     render(tmp_path / "again", plots=False)
     assert contents(tmp_path / "again") == contents(tmp_path / "out")
 
 
-def test_another_plan_takes_no_journal_over(server, tmp_path):
+def test_another_plan_does_not_use_the_journal(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns(*((town, 3) for town in range(1, 7))))
     with pytest.raises(BudgetError):
-        run_grid(grid_of(server, tmp_path, "[factcorrector]"), tmp_path / "out", purse=RunBudget(prompts=160))
+        run_grid(grid_of(server, tmp_path, "[factcorrector]"), tmp_path / "out", budget=RunBudget(prompts=160))
     assert [path.name for path in (tmp_path / "out").rglob("*.journal")] == ["corrections.jsonl.journal"]
     plan = grid_of(server, tmp_path, "[{name: factcorrector, rounds: 2}]")
     assert run_grid(plan, tmp_path / "out").n_failed == 0
@@ -335,7 +336,7 @@ def test_a_correction_that_failed_is_counted_and_tried_again(server, tmp_path):
     assert row["towns pairs"] == "3"
 
 
-def test_a_revision_that_an_outage_kept_from_being_evaluated_is_tried_again(server, tmp_path):
+def test_a_revision_that_an_outage_left_unevaluated_is_tried_again(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     right = truth(1, 2).partition(". ")[2]  # what only the revision says
 
@@ -354,7 +355,7 @@ def test_a_revision_that_an_outage_kept_from_being_evaluated_is_tried_again(serv
     assert (row["stop"], row["changed"]) == ("theta", True)
 
 
-def test_rows_that_are_no_cases_and_ids_that_repeat(server, tmp_path):
+def test_faulty_rows_and_repeated_ids(server, tmp_path):
     write(tmp_path / "towns.jsonl", "{ no JSON", *towns((1, 2)), model.case(3, 4, id="town 1"), {"id": "none"})
     more = "scores: {judge: small, facts: 3, assessors: [factscore]}"
     report = run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out")
@@ -367,7 +368,7 @@ def test_rows_that_are_no_cases_and_ids_that_repeat(server, tmp_path):
     ]
 
 
-def test_who_evaluates_and_who_rewrites(server, tmp_path):
+def test_models_that_evaluate_and_models_that_rewrite(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     plan = grid_of(server, tmp_path, models=("small", "large"))
     assert [(cell.critic, cell.model) for cell in plan.cells()] == [("small", "small"), ("large", "large")] * 2
@@ -391,7 +392,7 @@ def test_who_evaluates_and_who_rewrites(server, tmp_path):
     assert related <= {"s"}
 
 
-def test_pictures(server, tmp_path, monkeypatch):
+def test_plots(server, tmp_path, monkeypatch):
     write(tmp_path / "towns.jsonl", *towns((1, 2), (3, 4)))
     run_grid(grid_of(server, tmp_path), tmp_path / "out")
     monkeypatch.setattr(rendering, "find_spec", lambda name: None)
@@ -405,7 +406,7 @@ def test_pictures(server, tmp_path, monkeypatch):
     assert all((tmp_path / "out" / name).stat().st_size > 1000 for name in found.plots)
 
 
-def test_no_key_is_written_down(server, tmp_path):
+def test_no_file_has_the_key(server, tmp_path):
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     run_grid(grid_of(server, tmp_path), tmp_path / "out")
     render(tmp_path / "out", plots=False)
@@ -422,9 +423,9 @@ correctors: [llm1]
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "the plan is empty; allowed: keys with values"),
-        ("- a", "the plan is ['a']; allowed: keys with values"),
-        ("data: [", "is no YAML"),
+        ("", "the file is empty; allowed: keys with values"),
+        ("- a", "the file is ['a']; allowed: keys with values"),
+        ("data: [", "is not YAML"),
         (BASE + "metrics: []", "metrics is unknown; allowed: seed, store, data, models"),
         (BASE.replace("data:", "dat:"), "dat is unknown"),
         (BASE.replace("correctors: [llm1]", ""), "correctors is missing or empty; allowed: a list of one item"),
@@ -444,7 +445,7 @@ correctors: [llm1]
         (BASE.replace("model: s", "model: s, api_key: sk-1"), "models[0].api_key is a key; name the variable"),
         (BASE.replace("model: s", "model: s, price: [1]"), "models[0].price is [1]; allowed: two numbers"),
         (BASE.replace("model: s", "model: s, corrects: maybe"), "models[0].corrects is 'maybe'; allowed: true"),
-        (BASE.replace("model: s", "model: s, corrects: false"), "models is none that corrects"),
+        (BASE.replace("model: s", "model: s, corrects: false"), "models is a list without a model that corrects"),
         (BASE + "critic: {model: x}", "critic.model is 'x'; allowed: 'small'"),
         (BASE + "critic: {preset: mine}", "critic.preset is 'mine'"),
         (BASE + "critic: {version: FR4}", "critic.version is 'FR4'; allowed: 'FR1'"),
@@ -474,7 +475,7 @@ def test_faults_of_a_plan_are_named(tmp_path, text, words):
         (("http://127.0.0.1:1/v1", "ftp://x"), "the model small: the base URL cannot be used"),
     ],
 )  # fmt: skip
-def test_faults_are_told_before_any_work(tmp_path, change, words):
+def test_faults_are_raised_before_any_work(tmp_path, change, words):
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     (tmp_path / "grid.yaml").write_text(BASE.replace(*change))
     with pytest.raises(SettingsError, match=r"grid.yaml: ") as error:
@@ -483,18 +484,18 @@ def test_faults_are_told_before_any_work(tmp_path, change, words):
     assert not list((tmp_path / "out").rglob("*.jsonl"))
 
 
-def test_folders_that_are_no_evaluation(tmp_path):
+def test_folders_without_an_evaluation(tmp_path):
     with pytest.raises(InputError, match="holds no evaluation"):
         render(tmp_path)
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     (tmp_path / "grid.yaml").write_text(BASE)
     for text in ("no JSON", "[1, 2]", "3"):
         (tmp_path / "state.json").write_text(text)
-        with pytest.raises(OutputError, match="is no state of an evaluation"):
+        with pytest.raises(OutputError, match="is not the state of an evaluation"):
             run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "report.md").write_text("of a year's work")
-    with pytest.raises(OutputError, match=r"holds report\.md, and no evaluation"):
+    with pytest.raises(OutputError, match=r"holds report\.md, but not an evaluation"):
         run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path / "mine")
-    with pytest.raises(OutputError, match="no folder can be made"):
+    with pytest.raises(OutputError, match="the folder cannot be created"):
         run_grid(read_plan(tmp_path / "grid.yaml"), Path(tmp_path / "grid.yaml" / "out"))

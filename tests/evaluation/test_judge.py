@@ -1,4 +1,4 @@
-"""Judges with scripted replies: what is asked, what is read, and what becomes of answers that cannot be read."""
+"""Judges with scripted replies: prompts, verdicts, and answers that cannot be read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.prompts import Failure, Reply
 from fcjax.correction.verdicts import Vocabulary
-from fcjax.evaluation.judge import Coverage, Covered, Equivalence, JudgeVerdict, Tallied
+from fcjax.evaluation.judge import Coverage, CoveredFacts, Equivalence, JudgeVerdict
 
 WORDS = Vocabulary(
     {"same": ("same", "the same", "equivalent"), "different": ("different", "not the same", "not equivalent")}
@@ -64,11 +64,11 @@ def covered(model, facts, text="Radium was found in 1898.", **options):
         ("I cannot help with that.", None),
     ],
 )
-def test_a_verdict_is_read_where_it_is_clear(text, expected):
+def test_clear_verdicts_are_read(text, expected):
     assert WORDS.read(text) == expected
 
 
-def test_of_a_cut_answer_only_its_beginning_counts():
+def test_only_the_beginning_of_a_cut_answer_counts():
     assert WORDS.read("[same] because", cut=True) == "same"
     assert WORDS.read("They might be [same] but then", cut=True) is None
 
@@ -102,7 +102,7 @@ def test_numbered_verdicts_in_many_shapes(text):
         ("Both facts are the same.", False, {}),
     ],
 )
-def test_numbered_verdicts_that_are_not_all_there(text, cut, expected):
+def test_incomplete_numbered_verdicts(text, cut, expected):
     assert WORDS.read_numbered(text, 2, cut) == expected
 
 
@@ -142,7 +142,7 @@ def test_an_unreadable_reply_is_repaired_once_and_drawn_afresh_once():
     assert model.rejected == []
 
 
-def test_a_failure_is_no_verdict():
+def test_a_failure_is_not_a_verdict():
     refused = Failure("refused", "no such thing here")
     found = judged(Model(refused))
     assert (found.verdict, found.reason, found.failed) == (None, "refused: no such thing here", True)
@@ -172,16 +172,6 @@ def test_both_orders_must_agree():
     assert found.failed
     assert found.reason == "undecided: same in one order, different in the other"
     assert judged(Model("[same]", Failure("timeout", "slow")), swapped=True).reason == "timeout: slow"
-
-
-def test_verdicts_are_counted_and_failures_beside_them():
-    found = Tallied.of(
-        [JudgeVerdict("same"), JudgeVerdict("same"), JudgeVerdict("different"), JudgeVerdict(None, "timeout: x")]
-    )
-    assert found == Tallied({"different": 1, "same": 2}, 3, 1)
-    assert found.share("same") == (2 / 3, 2 / 4, 3 / 4)
-    assert Tallied.of([]).share() == (None, None, None)
-    assert Tallied.of([JudgeVerdict(None, "timeout: x")]).share() == (None, 0.0, 1.0)
 
 
 def test_facts_are_packed_and_comprehensiveness_is_the_share_that_is_covered():
@@ -222,9 +212,9 @@ def test_a_prompt_that_is_too_long_is_halved():
     assert (found.to_measures()["comprehensiveness_worst"], found.to_measures()["comprehensiveness_best"]) == (0.0, 1.0)
 
 
-def test_nothing_to_cover_and_nothing_to_cover_it_with():
+def test_coverage_without_facts_or_without_a_text():
     model = Model()
-    assert covered(model, []) == Covered((), ())
+    assert covered(model, []) == CoveredFacts((), ())
     assert covered(model, []).comprehensiveness is None
     assert covered(model, ["a", "b"], text=" ").comprehensiveness == 0.0
     lost = covered(model, ["a", "b"], text=None)

@@ -1,4 +1,4 @@
-"""Labels, probabilities and feedback against people, worked by hand; where FR2 and FR3 must beat a count of stances."""
+"""Labels, probabilities and feedback against human labels, by hand; cases in which FR2 and FR3 beat a stance count."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_feedback_quality_by_hand():
     assert (better.found, better.found_refuted) == (1.0, pytest.approx(2 / 3))
 
 
-def test_without_claims_of_a_kind_there_is_no_share():
+def test_a_share_needs_claims_of_its_kind():
     none = {"supported": 0, "refuted": 0, "unverified": 0}
     found = FeedbackQuality.of({"S": {**none, "supported": 2}, "NS": none})
     assert (found.found, found.found_refuted) == (None, None)
@@ -117,7 +117,7 @@ def test_without_claims_of_a_kind_there_is_no_share():
     assert LabelAgreement.of(majority([case("x", [(None, ())], 0, [])])) is None
 
 
-def test_failed_atoms_are_counted_and_are_in_no_share():
+def test_failed_atoms_are_counted_but_in_no_share():
     failed = Case(
         id="failed",
         atoms=(
@@ -264,7 +264,7 @@ def test_the_command_puts_the_tables_between_the_marks_and_changes_nothing_else(
     assert page.read_text(encoding="utf-8") == text
 
 
-def test_the_command_leaves_the_page_alone_where_there_are_no_cases(tmp_path):
+def test_the_command_leaves_the_page_unchanged_without_cases(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("as it was", encoding="utf-8")
     done = command(tmp_path / "missing.jsonl", "--page", page)

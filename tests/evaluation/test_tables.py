@@ -1,4 +1,4 @@
-"""Tables and pictures: one worked by hand in all three formats, and texts that a format could take for its own."""
+"""Tables and plots: one by hand in all three formats, and texts with the special characters of a format."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fcjax.core.errors import OutputError, SettingsError
 from fcjax.core.records import Label
 from fcjax.evaluation import plots
 from fcjax.evaluation.comparison import Comparison
-from fcjax.evaluation.report import GridEntry, Spent, comparison_table
-from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Gained, Interval, Number, Table, shown
+from fcjax.evaluation.report import GridEntry, RunCost, comparison_table
+from fcjax.evaluation.tables import BeforeAfter, Column, CountOf, Interval, MeanGain, Number, Table, shown
 from fcjax.scoring.measures import AtomCounts, case_measures
 
 
@@ -34,13 +34,13 @@ AFTER = [row("a", 3, 1), row("b", 3, 1), row("c", 3, 1), row("d", 3, 1), LOST]
 # Pr 0.25, 0.5, 0.25, 0.5 -> 0.75: differences 0.5, 0.25, 0.5, 0.25, mean 0.375, sd 0.144, t = 5.196, p = 0.0069 with
 # 3 degrees of freedom; G = 1, 0.4, 1, 0.4: mean 0.7, sd 0.346. K = 4 and 4 atoms: R@K = F1@K = Pr.
 ENTRIES = [
-    GridEntry("FactCorrector", "model_a", "Bio", Comparison.of(BEFORE, AFTER), Spent(5, 60, 12345, 0.0123)),
-    GridEntry("RAC", "model_a", "Bio", Comparison.of(BEFORE, BEFORE), Spent(5, 10, 500)),
+    GridEntry("FactCorrector", "model_a", "Bio", Comparison.of(BEFORE, AFTER), RunCost(5, 60, 12345, 0.0123)),
+    GridEntry("RAC", "model_a", "Bio", Comparison.of(BEFORE, BEFORE), RunCost(5, 10, 500)),
     GridEntry("FactCorrector", "model_a", "ELI5", Comparison.of(BEFORE[:1], AFTER[:1])),
 ]
 
 
-def test_the_table_worked_by_hand_as_markdown():
+def test_the_table_by_hand_as_markdown():
     text = comparison_table(ENTRIES, ("precision", "verifiability"), "Corrections").markdown()
     lines = text.splitlines()
     assert lines[0] == "Corrections"
@@ -91,12 +91,12 @@ def test_the_same_table_as_csv():
     assert (second["Bio G(Pr) mean"], second["Bio G(Pr) p"], second["ELI5 Pr before"]) == ("0.0", "", "")
 
 
-def test_two_entries_for_one_place_are_refused():
+def test_two_entries_for_one_cell_are_refused():
     with pytest.raises(ValueError, match="two entries for RAC, model_a, Bio"):
         comparison_table([ENTRIES[1], ENTRIES[1]])
 
 
-def test_what_is_missing_from_the_pairs_is_said():
+def test_notes_count_what_the_pairs_lack():
     empty = {"id": "a", "status": "no_atoms", "atoms": [], "measures": None}
     partly = row("b", 1, 1)
     partly["measures"]["n_failed"] = 1
@@ -118,7 +118,7 @@ def test_what_is_missing_from_the_pairs_is_said():
         (math.inf, 3, False, None),
     ],
 )
-def test_numbers_are_written_one_way(value, digits, sign, expected):
+def test_numbers_have_one_form(value, digits, sign, expected):
     assert shown(value, digits, sign) == expected
 
 
@@ -130,9 +130,9 @@ def test_numbers_are_written_one_way(value, digits, sign, expected):
         (BeforeAfter(0.5, None), None, (0.5, None)),
         (Interval(0.5, 0.25, 0.75, 2), "0.50 (0.25–0.75)", (0.5, 0.25, 0.75)),
         (Interval(0.5, None, None, 2), "0.50", (0.5, None, None)),
-        (Gained(-0.5, 0.1, 0.9), "-0.500 ± 0.100", (-0.5, 0.1, 0.9)),
-        (Gained(0.5, None, math.nan, "*"), "+0.500*", (0.5, None, None)),
-        (Gained(None, None), None, (None, None, None)),
+        (MeanGain(-0.5, 0.1, 0.9), "-0.500 ± 0.100", (-0.5, 0.1, 0.9)),
+        (MeanGain(0.5, None, math.nan, "*"), "+0.500*", (0.5, None, None)),
+        (MeanGain(None, None), None, (None, None, None)),
         (CountOf(3, 0), "3", (3, 0)),
     ],
 )
@@ -188,7 +188,7 @@ DRAWINGS = [plots.before_after, plots.gains_by_model]
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
-def test_pictures(draw, tmp_path):
+def test_plots(draw, tmp_path):
     pytest.importorskip("matplotlib")
     entries = [*ENTRIES, GridEntry("$x$ <&", "model_b", "Bio", Comparison.of([], []))]
     for name in ("one.svg", "two.svg", "one.png"):
@@ -214,7 +214,7 @@ def test_a_scatter_has_a_point_for_every_pair(tmp_path):
     assert "FactCorrector, model_a (4)" in svg
 
 
-def test_nothing_to_draw_is_an_empty_picture(tmp_path):
+def test_a_plot_without_points_is_empty(tmp_path):
     pytest.importorskip("matplotlib")
     for draw in DRAWINGS:
         draw([], tmp_path / "empty.png")

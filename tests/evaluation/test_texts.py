@@ -1,8 +1,6 @@
-"""Text scores: by hand, beside the packages that count them, and where there is nothing to count."""
+"""Text scores: by hand, against the packages that compute them, and for texts without words."""
 
 from __future__ import annotations
-
-import importlib.util
 
 import pytest
 import sacrebleu
@@ -12,7 +10,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from fcjax.core.errors import SettingsError
 from fcjax.evaluation import optional as extras
-from fcjax.evaluation.texts import Bleurt, bleu, corpus_bleu, rouge_l, text_scores, text_words, tokenizer_of
+from fcjax.evaluation.texts import bleu, rouge_l, text_scores, text_words, tokenizer_of
 
 
 def test_rouge_l_by_hand():
@@ -80,10 +78,6 @@ def test_bleu_is_sacrebleus(candidate, reference, tokenizer):
     theirs = sacrebleu.sentence_bleu(candidate, [reference], tokenize=tokenizer).score / 100
     assert bleu(candidate, reference) == pytest.approx(theirs)
     assert 0 < theirs < 1
-    corpus, signature = corpus_bleu([(candidate, reference), (reference, reference)])
-    expected = sacrebleu.corpus_bleu([candidate, reference], [[reference, reference]], tokenize=tokenizer)
-    assert corpus == pytest.approx(expected.score / 100)
-    assert f"tok:{tokenizer}" in signature
 
 
 @pytest.mark.parametrize("score", [rouge_l, bleu])
@@ -95,33 +89,18 @@ def test_texts_without_words_have_defined_scores(score):
     assert score("no", "yes") == 0.0
 
 
-def test_a_corpus_leaves_out_what_has_no_words():
-    assert corpus_bleu([("", "a word"), ("", "")]) == (None, "")
-    pair = ("The cat sat on a mat.", "The cat sat on the mat.")
-    assert corpus_bleu([pair, ("", "a word")]) == corpus_bleu([pair])
-
-
-def test_a_text_that_is_not_there_has_no_scores():
+def test_a_missing_text_has_no_scores():
     found = text_scores([("a b", "a b"), (None, "a b"), ("a b", None)])
     assert found == [{"rouge_l": 1.0, "bleu": 1.0}, None, None]
 
 
-def test_a_learned_score_stands_beside_the_others():
-    class Lengths:
-        def scores(self, candidates, references):
-            return [float(len(one) - len(other)) for one, other in zip(candidates, references, strict=True)]
-
-    found = text_scores([("abc", "a"), (None, "a"), ("a", "abcd")], bleurt=Lengths())
-    assert [one and one["bleurt"] for one in found] == [2.0, None, -3.0]
+def test_an_error_about_a_missing_package_says_how_to_get_it():
+    missing = r"a picture needs the package not_installed_here, .*pip install 'fcjax\[plots\]'"
+    with pytest.raises(SettingsError, match=missing):
+        extras.load("not_installed_here.figure", "plots", "a picture")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("bleurt_pytorch") is not None, reason="BLEURT is installed")
-def test_without_bleurt_the_error_says_how_to_get_it():
-    with pytest.raises(SettingsError, match=r"BLEURT needs the package bleurt_pytorch.*pip install 'fcjax\[bleurt\]'"):
-        Bleurt()
-
-
-def test_a_package_that_is_there_but_broken_is_no_missing_package(tmp_path, monkeypatch):
+def test_a_broken_package_is_not_reported_as_missing(tmp_path, monkeypatch):
     (tmp_path / "half_installed.py").write_text("import something_that_is_not_there\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match="something_that_is_not_there"):

@@ -1,4 +1,4 @@
-"""Public data sets as cases: rows in the documented formats, written here; what is said about those that are not."""
+"""Public data sets as cases: rows in the documented formats, written here, and faults of other rows."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_factcheck_gpt(tmp_path):
         ("auto_evidence", None, "sentences.sentence1.auto_evidence", "allowed: a list of 2"),
     ],
 )
-def test_factcheck_gpt_names_what_does_not_fit(tmp_path, field, value, place, said):
+def test_faults_of_factcheck_gpt_name_the_field(tmp_path, field, value, place, said):
     row = json.loads(json.dumps(CHECKED))
     row["sentences"]["sentence1"][field] = value
     cases, faults = read(read_factcheck_gpt, tmp_path / "bench.jsonl", CHECKED, row, CHECKED)
@@ -135,7 +135,7 @@ def test_factcheck_gpt_names_what_does_not_fit(tmp_path, field, value, place, sa
     assert said in faults[0][2]
 
 
-def test_factcheck_gpt_gives_the_cases_that_others_made_of_it(tmp_path):
+def test_factcheck_gpt_gives_the_published_cases(tmp_path):
     path = SHARED / "cases" / "factcheck_gpt.jsonl"
     if not path.exists():
         pytest.skip("needs the shared cases")
@@ -329,13 +329,13 @@ def test_cases_are_valid_and_ids_unique(tmp_path, name):
     assert [row.case for row in read_cases(out)] == cases
 
 
-def test_an_id_that_comes_twice_is_a_fault(tmp_path):
+def test_a_repeated_id_is_a_fault(tmp_path):
     _, faults = read(read_eli5, tmp_path / "t.jsonl", THREAD, THREAD)
     assert faults[0][0] == 2
     assert "t.jsonl:1; allowed: an id that occurs once" in faults[0][2]
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
+def test_files_of_one_name_are_labelled_by_their_folders(tmp_path):
     (tmp_path / "labeled").mkdir()
     (tmp_path / "unlabeled").mkdir()
     paths = [write(tmp_path / part / "GPT.jsonl", BIO) for part in ("labeled", "unlabeled")]
@@ -369,7 +369,7 @@ def test_splits_have_exact_shares(seed):
 
 
 @given(st.integers(0, 10**6))
-def test_of_each_two_cases_one_is_drawn(seed):
+def test_one_of_every_two_cases_is_drawn(seed):
     drawn = [is_drawn(seed, i) for i in range(40)]
     assert all(drawn[i] != drawn[i + 1] for i in range(0, 40, 2))
 
@@ -457,7 +457,7 @@ def test_a_wrong_answer_takes_the_place_of_the_right_one():
     ],
     ids=["refusal", "nothing", "unchanged", "too long", "cut off"],
 )
-def test_a_useless_reply_is_asked_for_again_and_then_drawn_afresh(reply):
+def test_after_a_useless_reply_the_model_is_asked_again_then_sampled_afresh(reply):
     good = "<wrong>Light scatters less at 900 nm.</wrong>"
     found, asked, rejected = run_falsifier(reply, good)
     assert found.response == "Light scatters less at 900 nm."

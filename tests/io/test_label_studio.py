@@ -1,4 +1,4 @@
-"""Corrections out as training and annotation data, and annotations back in as a table worked by hand."""
+"""Corrections as training and annotation data; annotations as a table, checked by hand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from dataset_rows import CORRECTED, EXPORT, FEEDBACK, annotation, exported
 from hypothesis import given
 from hypothesis import strategies as st
+from nltk.metrics.agreement import AnnotationTask
+from nltk.metrics.distance import binary_distance, interval_distance
 
 from fcjax.core.errors import InputError
 from fcjax.evaluation.annotator_study import study
@@ -89,7 +91,7 @@ def test_a_conversation_has_system_user_and_assistant():
     assert messages(None, "x")[1]["content"] == "Answer:\nx"
 
 
-def test_what_cannot_be_learnt_from_is_left_out_and_counted(tmp_path):
+def test_rows_to_learn_nothing_from_are_left_out_and_counted(tmp_path):
     same = CORRECTED | {"id": "same", "best": {"response": "Ada was born in 1816.  She liked tea."}}
     failed = {"id": "no", "status": "refused", "response": "x"}
     path = write(tmp_path / "c.jsonl", CORRECTED, same, failed, {"id": "bad"})
@@ -159,7 +161,7 @@ def read(tmp_path, document):
     return [one for row in rows for one in row.value or ()], [fault for row in rows for fault in row.faults]
 
 
-def test_the_table_equals_the_one_worked_by_hand(tmp_path):
+def test_the_study_of_an_export_by_hand(tmp_path):
     judgements, faults = read(tmp_path, EXPORT)
     assert faults == []
     found = study(judgements)
@@ -182,6 +184,64 @@ def test_the_table_equals_the_one_worked_by_hand(tmp_path):
     assert "| factuality | 2 | 2.75 | 3.50 | 50% | 0% | 50% | 25% |" in table
     assert "| refuted | 2 | 0% | 50% | 50% |" in table
     assert json.loads(json.dumps(found.to_dict()))["criteria"][0]["name"] == "factuality"
+
+
+EMPTY = {"id": 2, "completed_by": 1, "was_cancelled": False, "result": []}
+COMMENT = annotation(1, {}, "A") | {"result": annotation(1, {}, "A")["result"][-1:]}
+REAL, OTHER = annotation(1, {}, "A"), annotation(1, {}, "B")
+EARLY, LATE = "2026-11-30T09:00:00.000000Z", "2026-11-30T11:30:00+02:00"  # 9:00 and 9:30
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ([REAL, EMPTY], "corrected"),
+        ([EMPTY, REAL], "corrected"),
+        ([REAL | {"updated_at": EARLY}, EMPTY | {"updated_at": LATE}], "corrected"),
+        ([REAL, COMMENT], "corrected"),
+        ([REAL, OTHER], "original"),
+        ([REAL | {"updated_at": LATE}, OTHER | {"updated_at": EARLY}], "corrected"),
+        ([REAL | {"updated_at": EARLY}, OTHER | {"updated_at": LATE}], "original"),
+        ([REAL | {"created_at": LATE}, OTHER | {"created_at": EARLY}], "corrected"),
+        ([REAL | {"created_at": EARLY, "updated_at": LATE}, OTHER | {"created_at": LATE[:-6]}], "original"),
+        ([REAL | {"created_at": LATE}, OTHER], "original"),
+        ([REAL | {"created_at": LATE}, OTHER | {"created_at": "yesterday"}], "original"),
+        ([REAL | {"updated_at": LATE}, OTHER | {"updated_at": LATE}], "original"),
+    ],
+)
+def test_an_empty_annotation_does_not_count_and_the_latest_real_one_does(tmp_path, annotations, expected):
+    judgements, faults = read(tmp_path, [exported("one", "A", *annotations)])
+    assert faults == []
+    assert [(one.annotator, one.value) for one in judgements] == [("1", expected)]
+
+
+def test_a_task_with_empty_annotations_alone_has_no_judgements(tmp_path):
+    assert read(tmp_path, [exported("one", "A", EMPTY, COMMENT)]) == ([], [])
+
+
+def test_tasks_of_one_id_are_numbered_and_their_judgements_stay_apart(tmp_path):
+    rows = [parse_correction(CORRECTED | {"id": id}) for id in ("x", "x", "x#2", "y", "x")]
+    found = list(tasks(rows, seed=1))
+    assert [task["data"]["id"] for task in found] == ["x", "x#2", "x#2#2", "y", "x#3"]
+    first = next(tasks(rows[:1], seed=1))
+    assert found[0] == first
+    for task in found:
+        task["annotations"] = [annotation(1, {}, task["data"]["corrected_is"])]
+    judgements, faults = read(tmp_path, found)
+    assert faults == []
+    assert study(judgements).tasks == 5
+
+
+def test_conversations_of_one_id_are_all_kept_in_one_split(tmp_path):
+    ids = [f"c{i % 10}" for i in range(30)]
+    path = write(tmp_path / "c.jsonl", *(CORRECTED | {"id": id} for id in ids))
+    assert len(list(conversations(path))) == 30
+    parts = [
+        [one.id for one in chosen(path, Selection(seed=1, split=split), BuildReport(), unchanged=False)]
+        for split in ("train", "validation", "test")
+    ]
+    assert [len(found) for found in parts] == [24, 3, 3]
+    assert [len(set(found)) for found in parts] == [8, 1, 1]
 
 
 def test_cancelled_annotations_do_not_count_and_the_last_of_two_does(tmp_path):
@@ -245,7 +305,27 @@ def test_agreement_equals_published_examples():
     assert krippendorff_alpha(units, "interval") == pytest.approx(0.849, abs=5e-4)
 
 
-def test_no_agreement_without_two_ratings_and_none_by_chance_alone():
+three_raters = st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=2, max_size=12)
+
+
+@given(three_raters)
+def test_agreement_equals_nltks(ratings):
+    units = [{f"r{i}": float(x) for i, x in enumerate(row)} for row in ratings]
+    triples = [(name, str(item), value) for item, unit in enumerate(units) for name, value in unit.items()]
+    nominal, interval = AnnotationTask(triples, binary_distance), AnnotationTask(triples, interval_distance)
+    if (alpha := krippendorff_alpha(units)) is not None:
+        assert alpha == pytest.approx(nominal.alpha())
+        assert krippendorff_alpha(units, "interval") == pytest.approx(interval.alpha())
+        # With as many ratings per unit, alpha is Fleiss' kappa corrected for the sample's size.
+        kappa, n = fleiss_kappa(units), len(triples)
+        assert kappa is not None
+        assert alpha == pytest.approx(kappa + (1 - kappa) / n)
+    first, second, _ = zip(*ratings, strict=True)
+    if (cohen := cohen_kappa(first, second)) is not None:
+        assert cohen == pytest.approx(nominal.kappa_pairwise("r0", "r1"))
+
+
+def test_agreement_needs_two_ratings_and_more_than_one_value():
     for measure in (percent_agreement, pairwise_kappa, fleiss_kappa, krippendorff_alpha):
         assert measure([]) is None
         assert measure([{"a": 1.0}, {"b": 2.0}]) is None

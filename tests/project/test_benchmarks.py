@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: workloads as described, peers that answer the same question."""
+"""The benchmarks measure what they describe: workloads, and peers that answer the same question."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_workload_densities(workloads: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("width", [3, 7])
-def test_tied_graphs_have_the_width_that_they_are_asked_for(workloads: ModuleType, width: int) -> None:
+def test_tied_graphs_have_the_given_width(workloads: ModuleType, width: int) -> None:
     assert [oracle.min_fill(network(graph))[1] for graph in workloads.tied(width, 4)] == [width] * 4
 
 
@@ -121,7 +121,7 @@ json.dump({{"marginals": rows}}, open(given["--output-file"] + ".MAR.json", "w")
 """
 
 
-def test_merlin_is_called_as_its_command_line_wants(workloads: ModuleType, peers: ModuleType, tmp_path: Path) -> None:
+def test_merlin_is_called_by_its_command_line(workloads: ModuleType, peers: ModuleType, tmp_path: Path) -> None:
     """A stand-in with merlin's command line, which checks what it is asked and answers exactly."""
     program = tmp_path / "merlin"
     program.write_text(f"#!{sys.executable}\n" + STAND_IN.format(tests=str(FOLDER.parent / "tests" / "support")))

@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "critic": {"numpy", "orjson"},
     "correction": {"numpy", "orjson"},
     "runs": {"numpy", "orjson"},
-    "evaluation": {"matplotlib", "numpy", "orjson", "rouge_score", "sacrebleu", "scipy", "yaml"},
+    "evaluation": {"matplotlib", "numpy", "orjson", "pydantic", "rouge_score", "sacrebleu", "scipy", "yaml"},
     "cli": {"click", "numpy", "orjson", "rich"},
 }
 CLOSED = {

@@ -1,4 +1,4 @@
-"""Feedback (SPEC 6): on graphs worked by hand, and what holds of every case."""
+"""Feedback (SPEC 6): on graphs by hand, and properties of every case."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_unverified_atoms_come_without_contexts():
     assert found.order is None
 
 
-def test_relations_between_atoms_are_no_passages():
+def test_relations_between_atoms_are_not_evidence():
     found = feedback_on(case(["a", "b"], ["c"], [says("c", "a", probability=0.99), against("a", "b", 0.99)]))
     assert names(found.refuted) == ["b"]
     assert found.refuted[0].evidence == ()
@@ -155,7 +155,7 @@ def test_failed_atoms_are_in_no_feedback():
     assert "2 statements could not be assessed" in found.text()
 
 
-def test_an_atom_for_which_nothing_was_found_is_unverified():
+def test_an_atom_without_evidence_is_unverified():
     found = feedback_on(case([{"id": "a", "text": "t", "contexts": []}], [], []))
     assert names(found.unverified) == ["a"]
 
@@ -175,7 +175,7 @@ def test_a_case_that_failed_has_no_verdict():
     assert found == feedback(contradiction, None, row)
 
 
-def test_merged_duplicates_are_spoken_for_by_the_one_that_is_kept():
+def test_the_kept_atom_stands_for_its_merged_duplicates():
     atoms = [{"id": "a", "text": "same"}, {"id": "b", "text": "other"}, {"id": "a2", "text": "same "}]
     contexts = [
         {"id": "c", "text": "one text", "link": "http://first"},
@@ -253,7 +253,7 @@ def test_a_graph_too_wide_for_influence_is_ordered_by_probability():
         assert {replace(given, influence=None) for given in found.evidence} == set(other.evidence)
 
 
-def test_a_graph_that_is_searched_does_not_hold_up_a_run():
+def test_a_searched_graph_does_not_delay_a_run():
     """So wide that its influences would take minutes, if they were asked for."""
     rng = np.random.default_rng(0)
     atoms, contexts = [f"a{i}" for i in range(40)], [f"c{i}" for i in range(60)]
@@ -282,7 +282,7 @@ def test_relations_of_probability_0_and_1_have_an_influence():
     assert {given.context: given.influence for given in found.refuted[0].evidence} == pytest.approx(truth, abs=1e-5)
 
 
-def test_only_the_influence_of_the_same_graph_is_taken():
+def test_the_influence_of_another_graph_is_refused():
     parts = scored(weak_but_moving())
     _, other, _ = scored(case(["a"], ["c"], [against("c", "a")]))
     (influence,) = influences([other])
@@ -296,7 +296,7 @@ def test_an_influence_of_other_atoms_orders_nothing():
     assert feedback(*parts, influence).order == "probability"
 
 
-def test_many_cases_at_once_are_each_as_alone():
+def test_many_cases_at_once_equal_each_alone():
     cases = [
         weak_but_moving(),
         case(["a"], ["c"], [says("c", "a")]),
@@ -445,7 +445,7 @@ def cases(draw):
 @given(
     drawn=cases(), version=st.sampled_from([None, "FR1", "FR2", "FR3"]), preset=st.sampled_from(["paper", "release"])
 )
-def test_of_every_case(drawn, version, preset):
+def test_feedback_of_every_case(drawn, version, preset):
     parts = _, graph, row = scored(drawn, version=version, preset=preset)
     (found,) = feedbacks([parts])
     json.dumps(found.to_dict(), allow_nan=False)

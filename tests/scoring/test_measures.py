@@ -1,4 +1,4 @@
-"""The measures of SPEC 5, worked out by hand."""
+"""The measures of SPEC 5, by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.records import Label
 from fcjax.scoring import human_labels as agreement
-from fcjax.scoring.human_labels import Judged
+from fcjax.scoring.human_labels import LabelledAtom
 from fcjax.scoring.measures import (
     AtomCounts,
     case_measures,
@@ -37,7 +37,7 @@ def test_recall_never_exceeds_one():
     assert recall_at_k(9, 6) == 1.0
 
 
-def test_f1_is_zero_where_nothing_is_supported():
+def test_f1_is_zero_if_nothing_is_supported():
     assert f1_at_k(0, 4, 6) == 0.0
 
 
@@ -93,7 +93,7 @@ def test_counts_of_a_case():
     assert found["verifiability_share"] == 0.8
 
 
-def test_what_failed_atoms_could_still_make_of_a_case():
+def test_worst_and_best_measures_with_failed_atoms():
     tally = AtomCounts.of([(0.9, S, True), (0.1, R, True)])
     worst, best = case_measures(tally.worst(2), 3), case_measures(tally.best(2), 3)
     assert worst is not None
@@ -109,7 +109,7 @@ atoms = st.lists(st.tuples(probabilities, st.booleans()).map(lambda a: (a[0], La
 
 
 @given(atoms.filter(len), atoms, st.integers(1, 9))
-def test_whatever_the_failed_atoms_turn_out_to_be_they_stay_between_worst_and_best(seen, lost, k):
+def test_measures_stay_between_worst_and_best_whatever_the_failed_atoms_are(seen, lost, k):
     tally = AtomCounts.of(seen)
     truth = case_measures(AtomCounts.of(seen + lost), k)
     worst, best = case_measures(tally.worst(len(lost)), k), case_measures(tally.best(len(lost)), k)
@@ -135,8 +135,8 @@ def test_relative_gain():
 
 
 LABELLED = [
-    [Judged(0.9, S, "S"), Judged(0.8, S, "NS"), Judged(0.5, U, "S")],
-    [Judged(0.1, R, "NS"), Judged(0.5, U, "NS"), Judged(0.2, R, "S")],
+    [LabelledAtom(0.9, S, "S"), LabelledAtom(0.8, S, "NS"), LabelledAtom(0.5, U, "S")],
+    [LabelledAtom(0.1, R, "NS"), LabelledAtom(0.5, U, "NS"), LabelledAtom(0.2, R, "S")],
 ]
 
 
@@ -157,7 +157,7 @@ def test_agreement_with_human_labels_by_hand():
     assert found["ece"] == pytest.approx((0.1 + 0.8 + 0.0 + 0.8 + 0.1) / 6)
 
 
-def test_three_way_table_and_what_it_rests_on():
+def test_three_way_table_and_its_counts():
     sums = totals(*LABELLED)
     assert agreement.three_way(sums) == {
         "S": {"supported": 1, "refuted": 1, "unverified": 1},
@@ -173,7 +173,7 @@ def test_without_labels_there_is_no_agreement():
 
 
 judged = st.lists(
-    st.tuples(probabilities, st.sampled_from(agreement.HUMAN)).map(lambda a: Judged(a[0], Label.of(a[0]), a[1])),
+    st.tuples(probabilities, st.sampled_from(agreement.HUMAN)).map(lambda a: LabelledAtom(a[0], Label.of(a[0]), a[1])),
     max_size=5,
 )
 

@@ -97,7 +97,7 @@ def test_evidence_is_the_strongest_relations_on_each_side():
     assert [e["probability"] for e in evidence] == [0.54, 0.53, 0.52, 0.8, 0.7]
 
 
-def test_neutral_answers_are_no_evidence_but_the_atom_is_unverified():
+def test_neutral_answers_are_not_evidence_and_the_atom_is_unverified():
     atom = row_of(case(["a"], ["c"], [says("c", "a", "neutral", 0.9)]))["atoms"][0]
     assert (atom["label"], atom["status"], atom["evidence"]) == ("unverified", "ok", [])
     assert atom["p"] == pytest.approx(0.5)
@@ -110,13 +110,13 @@ def test_neutral_answers_are_no_evidence_but_the_atom_is_unverified():
         case(["a", {"id": "b", "text": "u", "status": "ok"}], [], []),
     ],
 )
-def test_an_atom_for_which_nothing_was_found_is_unverified_and_counts(no_contexts):
+def test_an_atom_without_evidence_is_unverified_and_counts(no_contexts):
     row = row_of(no_contexts)
     assert (atom_of(row, "a")["status"], atom_of(row, "a")["label"]) == ("no_evidence", "unverified")
     assert row["measures"]["n_atoms"] == 2
 
 
-def test_an_atom_whose_relations_failed_is_no_verdict_and_leaves_n():
+def test_an_atom_with_failed_relations_has_no_verdict_and_does_not_count():
     row = row_of(case(["a", "b"], ["c"], [failed("c", "a"), says("c", "b")]))
     atom = atom_of(row, "a")
     assert [atom[key] for key in ("p", "lower", "upper", "label", "certain")] == [None] * 5
@@ -153,7 +153,7 @@ def test_a_failed_relation_that_the_version_does_not_ask_for_does_not_count():
         ({"id": "a", "text": "t", "contexts": ["c"]}, {"id": "c", "status": "retrieval_failed"}),
     ],
 )
-def test_an_atom_whose_retrieval_failed_is_no_verdict(atom, context):
+def test_an_atom_with_failed_retrieval_has_no_verdict(atom, context):
     row = row_of(case([atom, "b"], [context, "d"], [says("d", "b")]))
     assert (atom_of(row, "a")["status"], atom_of(row, "a")["p"]) == ("retrieval_failed", None)
     assert row["measures"]["n_failed"] == 1
@@ -177,7 +177,7 @@ def test_a_case_whose_atoms_all_failed_has_their_status_and_no_measures():
     assert "2 relation_failed" in row["reason"]
 
 
-def test_a_duplicate_says_what_it_duplicates_and_leaves_n():
+def test_a_duplicate_names_the_kept_atom_and_does_not_count():
     copies = [{"id": "a", "text": "same"}, {"id": "b", "text": " same "}, {"id": "d", "text": "other"}]
     row = row_of(case(copies, ["c"], [says("c", "b"), says("c", "d", "contradiction")]))
     a, b = atom_of(row, "a"), atom_of(row, "b")
@@ -217,7 +217,7 @@ def test_an_inconsistent_case_names_the_relations_that_clash():
     assert row["diagnostics"]["log_z"] is None
 
 
-def test_human_labels_stand_beside_the_posteriors():
+def test_human_labels_are_in_the_rows():
     row = row_of(case([{"id": "a", "text": "t", "label": "ns"}, {"id": "b", "text": "u", "label": "maybe"}, "d"]))
     assert [atom.get("human") for atom in row["atoms"]] == ["NS", None, None]
 
@@ -245,7 +245,7 @@ REFUSED = unscored_row("x", Status.REFUSED, "refused", "", case(["a", "b", "d"])
 EMPTY = unscored_row("x", Status.NO_ATOMS, "no atoms", "")
 
 
-def test_means_say_what_they_rest_on():
+def test_means_have_their_counts():
     summary = summed(GOOD, BAD, PARTLY, UNREADABLE, EMPTY)
     assert summary["statuses"] == {"invalid_input": 1, "no_atoms": 1, "ok": 3}
     assert (summary["n_cases"], summary["n_scored"], summary["n_failed"]) == (5, 3, 1)
@@ -260,7 +260,7 @@ def test_worst_and_best_count_failed_cases_and_atoms_in_but_not_responses_withou
     assert precision["best"] == pytest.approx((1 + 0.5 + 1 + 1) / 4)
 
 
-def test_worst_and_best_of_a_sum_are_unknown_where_the_number_of_atoms_is():
+def test_worst_and_best_of_a_sum_are_unknown_without_the_number_of_atoms():
     known, unknown = summed(GOOD, REFUSED)["means"], summed(GOOD, UNREADABLE)["means"]
     assert known["verifiability"]["best"] == pytest.approx((2 + 3) / 2)
     assert known["entropy"]["worst"] == pytest.approx((GOOD["measures"]["entropy"] + 3 / math.e) / 2)
@@ -296,7 +296,7 @@ def test_a_summary_of_failures_only_has_no_values_and_no_nan():
     json.dumps(summary, allow_nan=False)
 
 
-def test_a_summary_says_what_it_is_in_a_line():
+def test_a_summary_has_a_one_line_repr():
     assert repr(Summary()) == "Summary(no cases)"
     found = Summary(3)
     found.add(unscored_row("x", Status.REFUSED, "no", ""))

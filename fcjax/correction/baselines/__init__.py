@@ -1,6 +1,6 @@
 """The methods of correction that FactCorrector is compared with.
 
-All use the same critic's client, source and stages, so that they differ in their method alone.
+All use the client, source and stages of the same critic, so that only the method differs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ METHODS: Final[dict[str, type[Method]]] = {
 
 
 def method_of(name: str) -> type[Method]:
-    """The method of a name. Raises `SettingsError` for an unknown one."""
+    """The method with a name. Raises `SettingsError` for an unknown one."""
     check_choice("corrector", name, METHODS)
     return METHODS[name]

@@ -1,15 +1,15 @@
-"""CRITIC: a model asks a search engine about a response, criticises it by what comes back, and revises it; again.
+"""CRITIC: a model searches for evidence on a response, criticises it by the results, and revises it, in iterations.
 
 Follows Gou et al., "CRITIC: Large Language Models Can Self-Correct with Tool-Interactive Critiquing" (ICLR 2024), in
 its form for free-form question answering: in each iteration the model asks for evidence, one query after the other,
-says what is wrong with the answer as to plausibility and truthfulness, and gives a better one; the next iteration
-starts from that. As there, up to 3 iterations, the best passage for a query cut to 400 characters, a query that was
-asked before moves on to the next passage, and two iterations in a row that change nothing are the end.
+criticises the plausibility and truthfulness of the answer, and gives a better one, from which the next iteration
+starts. As there, up to 3 iterations, the best passage for a query cut to 400 characters, a repeated query moves on to
+the next passage, and two iterations in a row without a change end it.
 
-It departs in this: chat prompts without examples, one for each step, where CRITIC continues one text with few-shot
-examples; up to `queries` queries an iteration (7 interactions there); a critique that finds nothing wrong ends it, as
-an unchanged answer does there. Prompts an iteration: one for each query, and 1 that says there is no other, 1 for the
-critique, 1 for the revision.
+Differences: chat prompts without examples, one per step, where CRITIC continues one text with few-shot examples; up to
+`queries` queries per iteration (7 interactions there); a critique that finds nothing wrong ends it, as an unchanged
+answer does there. Prompts per iteration: one per query, 1 that says there is no other, 1 for the critique, 1 for the
+revision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fcjax.stages.retrieve import Search
 from fcjax.stages.templates import QUOTATION, Template, quoted
 
 EVIDENCE: Final = 400
-"""Characters of a passage that the model sees, as in CRITIC."""
+"""Characters of a passage in the prompt, as in CRITIC."""
 
 _MATERIAL: Final = f"""\
 {QUOTATION}
@@ -142,7 +142,7 @@ class CriticBaseline(Rewriter):
                 return
 
     async def _evidence(self, case: Case, work: Work, search: Search, queries: list[str]) -> list[Passage] | Failure:
-        """What the model's queries find; they are added to `queries`."""
+        """The passages that the model's queries find; adds the queries to `queries`."""
         evidence: list[Passage] = []
         while len(queries) < self.queries:
             texts = self._texts(case, work, evidence)
@@ -177,7 +177,7 @@ def _is_none(text: str) -> bool:
 
 
 async def _tagged(prompt: Prompt, tag: str, work: Work) -> str | Failure:
-    """The text between tags in the answer to a prompt, or why there is none."""
+    """The text between tags in the reply to a prompt, or why there is none."""
     pattern = re.compile(rf"<\s*{tag}\s*>(.*?)<\s*/\s*{tag}\s*>", re.DOTALL | re.IGNORECASE)
 
     def read(reply: Reply) -> dict[int, str]:

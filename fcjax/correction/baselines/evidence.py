@@ -1,4 +1,4 @@
-"""What the methods that are compared have in common: evidence for a query or a statement, and how it is shown."""
+"""Evidence for the methods of comparison: passages for a query or a statement, and their form in a prompt."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fcjax.stages.templates import Template, quoted
 
 NONE: Final = "(none)"
 EXCERPT: Final = 1200
-"""Characters of a passage that are shown."""
+"""Characters of a passage in a prompt."""
 
 
 def prompt_of(template: Template, max_tokens: int, **texts: str) -> Prompt:
-    """A template with texts in it, asked at temperature 0."""
+    """The prompt of a template filled with texts, at temperature 0."""
     content = template.fill(**texts)
     return Prompt(messages=(("user", content),), template=template.name, max_tokens=max_tokens)
 
@@ -33,15 +33,15 @@ def question_of(case: Case) -> str:
 
 
 def search_of(critic: Critic, case: Case) -> Search | None:
-    """Where evidence for a case is looked for: the contexts that it brought along, else the critic's source, else
-    nowhere."""
+    """The search for evidence on a case: in its own contexts if it has any, else in the critic's source; None without
+    either."""
     if case.contexts is not None:
-        return _Given(case.contexts)
+        return _ContextSearch(case.contexts)
     return None if critic.retriever is None else critic.retriever.search
 
 
 async def found_for(query: str, k: int, search: Search, critic: Critic) -> Found | Failure:
-    """The `k` best passages for a query that the critic's pipeline allows and that have a text."""
+    """The `k` best passages for a query that have a text and that the critic's pipeline allows."""
     allowed = critic.pipeline.retrieve.allowed
     found = await search(query, k if allowed is None else 2 * k)
     if isinstance(found, Failure):
@@ -50,7 +50,7 @@ async def found_for(query: str, k: int, search: Search, critic: Critic) -> Found
     return tuple(usable)[:k]
 
 
-class _Given:
+class _ContextSearch:
     """A search in a case's own contexts, by the words that they share with the query."""
 
     def __init__(self, contexts: Iterable[Context]):
@@ -67,12 +67,12 @@ class _Given:
 
 
 def evidence_of(passage: Passage) -> str:
-    """What of a passage is read, as of a context (SPEC 2)."""
+    """The text of a passage, chosen as for a context (SPEC 2)."""
     return Context(id="", text=passage.text, snippet=passage.snippet).evidence
 
 
 def listed(passages: Iterable[Passage], excerpt: int = EXCERPT) -> str:
-    """Passages as quotations, one a line, numbered."""
+    """Passages as numbered quotations, one per line."""
     lines = []
     for number, one in enumerate(passages, 1):
         text = quoted(evidence_of(one))
@@ -82,12 +82,12 @@ def listed(passages: Iterable[Passage], excerpt: int = EXCERPT) -> str:
 
 
 def no_evidence(failure: Failure) -> str:
-    """A search that failed, in words."""
+    """The message of a failed search."""
     return f"the search failed: {reason(failure)}"
 
 
 async def prepared(critic: Critic, case: Case, asker: Asker) -> Case:
-    """The case with atoms and contexts, by the critic's stages before the relations."""
+    """The case with atoms and contexts, from the critic's stages before the relations."""
     pipeline = replace(critic.pipeline, stages=("atomize", "revise", "query", "retrieve"))
     if lack := pipeline.lacks(case):
         return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": lack})
@@ -100,7 +100,7 @@ async def _nowhere(query: str, k: int) -> Failure:
 
 
 def passages_of(case: Case, atom: Atom) -> tuple[Passage, ...]:
-    """The passages of an atom; all of its case, where it has none of its own."""
+    """The passages of an atom; all of the case's if it has no list of its own."""
     own = None if atom.contexts is None else set(atom.contexts)
     return tuple(
         Passage(title=one.title, text=one.text, snippet=one.snippet, link=one.link)

@@ -1,7 +1,7 @@
-"""LLM1: a model corrects a response by what it knows itself.
+"""LLM1: a model corrects a response from its own knowledge.
 
-The baseline of this name in the FactCorrector paper (2026, section 6). It is told to correct factual errors and sees
-the question and the response only; the wording is ours. One prompt.
+The baseline of this name in the FactCorrector paper (2026, section 6). The prompt asks to correct factual errors and
+has the question and the response only; its wording is ours. One prompt.
 """
 
 from __future__ import annotations

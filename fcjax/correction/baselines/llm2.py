@@ -1,7 +1,7 @@
 """LLM2: a model corrects a response by passages that were retrieved for the question.
 
 The baseline of this name in the FactCorrector paper (2026, section 6): one retrieval for the question, not for each
-statement, and no verdicts; the wording is ours. A case that brings contexts along has those that fit its question best.
+statement, and no verdicts; the wording is ours. For a case with contexts of its own, those that fit its question best.
 One prompt.
 """
 

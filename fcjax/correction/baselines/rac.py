@@ -6,7 +6,7 @@ not mention it, every false one is corrected by a prompt of its own, and a last 
 facts that are verified. As there, a response whose statements do not all have a verdict is left as it is, and so is one
 without a false statement. A search or an endpoint that fails is a failure, not one of these.
 
-It departs in this: the facts are those of the critic's stages and passages are looked for by statement, where RAC has
+Differences: the facts are those of the critic's stages and passages are looked for by statement, where RAC has
 one set of passages for a question; an answer that cannot be read is asked for once more and drawn afresh once; the
 wording is ours. Statements that are not mentioned count among the facts unless `unmentioned` is False (RAC has both).
 
@@ -138,7 +138,7 @@ class RAC(Rewriter):
         return {**super().settings(), "unmentioned": self.unmentioned, "max_tokens": self.max_tokens}
 
     async def rewrite(self, case: Case, work: Work) -> None:
-        case = await prepared(self.critic, case, work.asking.critic)
+        case = await prepared(self.critic, case, work.askers.critic)
         if case.status.failed or not case.atoms:
             why = case.extra.get("reason") or "the response has no atoms"
             status = case.status if case.status.failed else Status.NO_ATOMS
@@ -150,11 +150,11 @@ class RAC(Rewriter):
         trace = {"statements": len(case.atoms), **{one: verdicts.count(one) for one in (TRUE, FALSE, UNMENTIONED)}}
         if len(verdicts) < len(case.atoms):
             seen = f"{counted(len(verdicts), 'verdict')} for {counted(len(case.atoms), 'statement')}"
-            told = f"{seen}{f' ({asked.why})' if asked.why else ''}: the response is kept"
+            kept = f"{seen}{f' ({asked.why})' if asked.why else ''}: the response is kept"
             if len(atoms) == len(case.atoms) and asked.why.startswith("unreadable: "):
-                work.leave(told, trace, "unchanged")
-            else:  # not what a model says, but an outage
-                work.give_up(Status.CORRECTION_FAILED, told, trace)
+                work.leave(kept, trace, "unchanged")
+            else:  # an outage, not an answer of the model
+                work.give_up(Status.CORRECTION_FAILED, kept, trace)
             return
         false = [atom for atom, verdict in zip(atoms, verdicts, strict=True) if verdict == FALSE]
         if not false:
@@ -173,7 +173,7 @@ class RAC(Rewriter):
         work.take(revised, trace)
 
     async def _verdicts(self, case: Case, atoms: Sequence[Atom], work: Work) -> Asked[str]:
-        """The verdicts on statements by their place, and why not all have one."""
+        """The verdicts on statements by index, and why any are missing."""
         if not atoms:
             return Asked({}, "no statement has evidence that could be looked for")
         passages = {one: None for atom in atoms for one in passages_of(case, atom)}
@@ -200,7 +200,7 @@ class RAC(Rewriter):
         return await answers_to(prompt, len(atoms), read, request, work.ask, work.reject, what="verdict")
 
     async def _corrections(self, case: Case, atoms: Sequence[Atom], work: Work) -> list[Revision]:
-        """A right statement for each false one, or why there is none."""
+        """The correction of each false statement, or why there is none."""
 
         async def correct(atom: Atom) -> Revision:
             texts = {"passages": listed(passages_of(case, atom)), "statement": quoted(atom.text)}

@@ -1,9 +1,8 @@
-"""SFT: one call to an endpoint that serves a model which was fine-tuned to correct.
+"""SFT: one call to an endpoint that serves a model fine-tuned to correct.
 
 The baseline of this name in the FactCorrector paper (2026, section 6). The conversation is the one of the training
-files that `fcjax data finetune --no-feedback` writes from corrections, so that a model trained on them is asked as it
-was taught; a model of another training can have another `system` text. What it answers is the response: there are no
-tags. One prompt.
+files that `fcjax data finetune --no-feedback` writes from corrections, so that the prompts are those of the training;
+a model of another training can have another `system` text. The reply is the response: there are no tags. One prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fcjax.io.datasets.finetune import messages
 
 
 class SFT(Rewriter):
-    """Asks a fine-tuned corrector; `client` is the one of its endpoint."""
+    """A fine-tuned corrector; `client` is that of its endpoint."""
 
     name: ClassVar[str] = "sft"
 
@@ -41,7 +40,7 @@ class SFT(Rewriter):
         return {**super().settings(), "system": self.system, "max_tokens": self.max_tokens}
 
     def prompt(self, case: Case) -> Prompt:
-        """The conversation that the model was trained on, up to its answer."""
+        """The conversation of the training, up to the model's answer."""
         turns = [(turn["role"], turn["content"]) for turn in messages(case.query, case.response or "")]
         if self.system is not None:
             turns[0] = ("system", self.system)

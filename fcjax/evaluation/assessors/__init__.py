@@ -1,6 +1,6 @@
 """Other ways to assess a response, for comparison with the critic: a model's verdict on each atom.
 
-All use the same critic's client, source and stages, so that they differ in their method alone.
+All use the client, source and stages of the same critic, so that only the method differs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from fcjax.evaluation.assessors.factverify import FactVerify
 from fcjax.evaluation.assessors.veriscore import VeriScore
 
 ASSESSORS: Final[dict[str, type[Assessor]]] = {one.name: one for one in (FactScore, VeriScore, FactVerify)}
-"""Assessors by their names."""
+"""Assessors by name."""
 
 
 def assessor_of(name: str) -> type[Assessor]:
-    """The assessor of a name. Raises `SettingsError` for an unknown one."""
+    """The assessor with a name. Raises `SettingsError` for an unknown one."""
     check_choice("assessor", name, ASSESSORS)
     return ASSESSORS[name]

@@ -1,5 +1,5 @@
-"""Assessors that ask a model for a verdict on each atom, by the passages that were found for it: no graph, no
-probabilities. Their atoms and contexts are those of the critic's stages, so that they differ from it in this alone.
+"""Assessors that ask a model for a verdict on each atom from its passages, without a graph or probabilities. Atoms and
+contexts are those of the critic's stages, so that the comparison is of the method alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Assessment:
-    """What an assessor says of a case: `row` is like a row of results (SPEC 7), with a `verdict` for each atom and no
+    """An assessor's verdicts on a case: `row` is like a results row (SPEC 7), with a `verdict` per atom, without
     probabilities, and with the `cost`."""
 
     case: Case
@@ -40,7 +40,7 @@ class Assessment:
 
     @property
     def precision(self) -> float | None:
-        """The share of the atoms that are supported; None where there are no verdicts."""
+        """The share of the atoms that are supported; None without verdicts."""
         measures = self.row["measures"]
         return None if measures is None else float(measures["precision"])
 
@@ -65,14 +65,14 @@ class Assessor(ABC):
     name: ClassVar[str]
     verdicts: ClassVar[Vocabulary]
     labels: ClassVar[dict[str, Label]]
-    """The label that each verdict is compared as."""
+    """The label that corresponds to each verdict."""
     without: ClassVar[str]
-    """The verdict on an atom for which there are no passages; nothing is asked about it."""
+    """The verdict on an atom without passages, which takes no prompt."""
 
     def __init__(self, critic: Critic, *, open_cases: int = 16):
         check_number("open_cases", open_cases, 1, 4096, whole=True)
         if critic.client is None:
-            raise SettingsError(f"{self.name} asks a model, and there is none; give the critic a client")
+            raise SettingsError(f"{self.name} asks a model, but the critic has no client; give it one")
         self.critic, self._client, self._open = critic, critic.client, open_cases
 
     @abstractmethod
@@ -88,9 +88,9 @@ class Assessor(ABC):
         return found
 
     async def assess_many(self, cases: Iterable[Case] | AsyncIterable[Case]) -> AsyncGenerator[Assessment, None]:
-        """The verdicts on a stream of cases, in order, with a bounded number under way.
+        """The verdicts on a stream of cases, in order, a bounded number at a time.
 
-        Raises `BudgetError` where the budget is used up and `SettingsError` where the endpoint answers nothing at all.
+        Raises `BudgetError` when the budget is used up and `SettingsError` when the endpoint answers nothing at all.
         """
         asker = Asker(self._client)
 
@@ -130,7 +130,7 @@ class Assessor(ABC):
         return Assessment(case, self._row(case, status, reason, rows, meter.cost), meter.cost)
 
     async def _verdict(self, case: Case, atom: Atom, meter: Meter) -> tuple[str | None, Status, str]:
-        """The verdict on an atom, its status, and why there is none."""
+        """The verdict on an atom, its status, and the reason if there is none."""
         if atom.status.failed:
             return None, atom.status, str(atom.extra.get("reason", ""))
         passages = passages_of(case, atom)
@@ -173,7 +173,7 @@ def _atom_row(atom: Atom, verdict: str | None, status: Status, label: Label | No
 
 
 def _measures(atoms: Sequence[Row], k: Any) -> dict[str, float]:
-    """The measures of SPEC 5 that need no probabilities; failed atoms and duplicates leave n."""
+    """The measures of SPEC 5 that need no probabilities; failed atoms and duplicates do not count in n."""
     counted = [atom["label"] for atom in atoms if "duplicate_of" not in atom and atom["label"] is not None]
     n, n_supported = len(counted), counted.count(Label.SUPPORTED)
     n_failed = sum(atom["label"] is None and "duplicate_of" not in atom for atom in atoms)

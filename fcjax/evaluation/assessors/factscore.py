@@ -4,10 +4,10 @@ Follows Min et al., "FActScore: Fine-grained Atomic Evaluation of Factual Precis
 2023), in its form with retrieval and a language model: the k passages for a fact are shown, and the model says whether
 the fact is true or false; precision is the share of true ones.
 
-It departs in this: passages are those of the critic's source for each atom, of whatever page, where FActScore searches
+Differences: passages are those of the critic's source for each atom, of whatever page, where FActScore searches
 the Wikipedia page of the topic; verdicts are read from words, not from the logits of True and False, and are not joined
 with a nonparametric probability; there is no penalty for short responses (R@K stands for that); the wording is ours. An
-atom without passages is not supported. One prompt an atom.
+atom without passages is not supported. One prompt per atom.
 """
 
 from __future__ import annotations

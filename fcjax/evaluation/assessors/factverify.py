@@ -6,8 +6,8 @@ against search results: supported needs everything in the claim to be supported 
 needs a part that is contradicted and that nothing supports; a part that nobody can verify, a part on which results
 disagree, or a name without a clear referent leaves it undecided. How far to trust a source is the model's to weigh.
 
-It departs in this: evidence is the critic's for each atom, without searches in several steps as SAFE has them; the
-prompt is ours, without examples. One prompt an atom.
+Differences: evidence is the critic's for each atom, without searches in several steps as SAFE has them; the
+prompt is ours, without examples. One prompt per atom.
 """
 
 from __future__ import annotations

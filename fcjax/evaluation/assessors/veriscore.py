@@ -4,9 +4,9 @@ Follows Song, Kim and Iyyer, "VeriScore: Evaluating the Factuality of Verifiable
 (Findings of EMNLP 2024), with the wording of the task as FactBench (Bayat et al., 2024) and FactReasoner's own baseline
 have it: the model sums up what the passages say, weighs them, and ends with one of three verdicts.
 
-It departs in this: the atoms are those of the critic's stages, where VeriScore extracts verifiable claims only; three
+Differences: the atoms are those of the critic's stages, where VeriScore extracts verifiable claims only; three
 verdicts are kept apart, where VeriScore's score joins contradicted and undecided as not supported (its precision is the
-same); the prompt is ours, without its examples. One prompt an atom.
+same); the prompt is ours, without its examples. One prompt per atom.
 """
 
 from __future__ import annotations
