@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, aclosing
 from copy import copy
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -29,6 +28,7 @@ from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
 from fcjax.io.files.digests import count_atoms, digest_of
+from fcjax.io.own_loop import in_own_loop
 from fcjax.io.window import Window, each
 from fcjax.scoring.measures import median_k
 from fcjax.scoring.rows import Row
@@ -172,20 +172,20 @@ class Critic:
         cases: Iterable[Case] | AsyncIterable[Case],
         *,
         after: After | None = None,
-        tally: RelationCounts | None = None,
+        counts: RelationCounts | None = None,
     ) -> AsyncGenerator[Critique, None]:
         """The critiques of a stream of cases, in order, with a bounded number under way.
 
         `after(i, stage, case)` is told of every stage that case `i`, from 0, has been through, in no order of cases.
         Raises `BudgetError` where the budget is used up and `SettingsError` where the endpoint answers nothing at all.
         """
-        ordered = self._advanced(cases, after or _nobody, tally or RelationCounts())
+        ordered = self._advanced(cases, after or _nobody, counts or RelationCounts())
         async with aclosing(in_chunks(ordered, self._scored, CHUNK, AHEAD)) as critiques:
             async for critique in critiques:
                 yield critique
 
     async def _advanced(
-        self, cases: Iterable[Case] | AsyncIterable[Case], after: After, tally: RelationCounts
+        self, cases: Iterable[Case] | AsyncIterable[Case], after: After, counts: RelationCounts
     ) -> AsyncGenerator[Case, None]:
         """Each case with all that it lacked, in order."""
         asker = self._asker or (None if self.client is None else Asker(self.client))
@@ -226,7 +226,7 @@ class Critic:
                 async for case in prepared():
                     yield case
                 return
-            stream = relate_cases(prepared(), asker, self.how, window=self._window, tally=tally, wanted=wanted)
+            stream = relate_cases(prepared(), asker, self.how, window=self._window, counts=counts, wanted=wanted)
             async with aclosing(stream):
                 async for case in stream:
                     if case.relations is not None and not case.status.failed:
@@ -330,30 +330,6 @@ async def with_critic(
             opened.push_async_callback(source.close)
         async with Client(where or Endpoint.from_env(), store=kept, replay=replay) as client:
             return await work(Critic(client, retrieve=source, **critic))
-
-
-def in_own_loop(work: Coroutine[Any, Any, Item]) -> Item:
-    """What comes of `work`, in an event loop of its own: a notebook's own is running, and cannot be waited in."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Item]]] = Future()
-
-    async def done() -> Item:
-        task = asyncio.ensure_future(work)
-        begun.set_result((task.get_loop(), task))
-        return await task
-
-    with ThreadPoolExecutor(1, thread_name_prefix="fcjax-loop") as thread:
-        outcome = thread.submit(asyncio.run, done())
-        try:
-            return outcome.result()
-        except KeyboardInterrupt:  # comes to the notebook's thread alone
-            loop, task = begun.result()
-            with suppress(RuntimeError):  # its loop is closed: the work has just ended
-                loop.call_soon_threadsafe(task.cancel)
-            raise
 
 
 def _nobody(place: int, stage: Stage, case: Case) -> None:

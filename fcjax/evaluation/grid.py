@@ -36,13 +36,14 @@ from fcjax.evaluation.resources import Resources, RunBudget, Work
 from fcjax.evaluation.scores import Facts, assessment, coverage, equivalence
 from fcjax.io.client import Client
 from fcjax.io.files import encode_result, read_cases
+from fcjax.io.files.locks import locked
 from fcjax.io.files.results import read_results
 from fcjax.io.files.streams import Source, replacing, write_lines
 from fcjax.runs.correct_file import correct_file
 from fcjax.runs.correct_file import look as look_at
 from fcjax.runs.critique_file import critique_file
+from fcjax.runs.observer import RunObserver
 from fcjax.runs.preview import Choice, described, preview
-from fcjax.runs.score_file import locked
 from fcjax.scoring.measures import K
 from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import completed
@@ -170,7 +171,7 @@ class _Run:
         _drop_other(folder / "before.jsonl.stages", found)
 
         def critique() -> int:
-            report = critique_file(source, before, critic, choice, watch=_Cases(self._watch))
+            report = critique_file(source, before, critic, choice, observer=_Cases(self._watch))
             lost = sum(count for status, count in report.summary.statuses.items() if status not in _FINAL)
             return lost + sum(kinds.total() for kinds in report.failed.values())
 
@@ -195,7 +196,7 @@ class _Run:
         _drop_other(folder / "corrections.jsonl.journal", found)
 
         def correct() -> int:
-            return correct_file(source, corrections, method, choice, watch=_Cases(self._watch)).to_try_again
+            return correct_file(source, corrections, method, choice, observer=_Cases(self._watch)).to_try_again
 
         self._step(corrections, [found, self._plan.critic.settings.k], correct, beside=cases, counts=False)
         name = "/".join((cell.data, cell.model, cell.corrector))
@@ -336,27 +337,15 @@ async def _evaluated(critic: Critic, asker: Asker, before: Row, known: Case, cor
     return {**completed(found.row, k, found.row["fingerprint"]), "n_failed": int(reevaluation_inputs) + failures(found)}
 
 
-class _Cases:
-    """Looks on while a file is critiqued or corrected, and tells of its cases."""
+class _Cases(RunObserver):
+    """Reports every finished case of a step."""
 
     def __init__(self, watch: GridObserver | None):
         self._watch = watch
 
-    def begins(self, found: Any) -> None:
-        pass
-
-    def stage(self, stage: Any, case: Case, kept: bool) -> None:
-        pass
-
-    def round(self, place: int, one: Any) -> None:
-        pass
-
-    def case(self, found: Any, kept: bool = False) -> None:
+    def case(self, finished: Any, kept: bool) -> None:
         if self._watch:
             self._watch.case()
-
-    def row(self, row: Row) -> None:
-        pass
 
 
 def _cases(path: Path) -> Iterator[Case]:

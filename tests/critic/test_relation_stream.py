@@ -248,7 +248,7 @@ def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
         relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
         before = (tmp_path / "out.jsonl").read_bytes()
         packed = RelationConfig(model=RelationModel(style="packed"))
-        with pytest.raises(InputError, match=r"out\.jsonl: the store has an answer to none of \d+ pairs"):
+        with pytest.raises(InputError, match=r"out\.jsonl: the store answers none of \d+ prompts"):
             relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), packed)
         assert (tmp_path / "out.jsonl").read_bytes() == before
         wider = RelationConfig(version="FR3")  # some answers are there: what is missing is a failure in its place
