@@ -395,6 +395,6 @@ def test_a_dead_endpoint_takes_no_files_place_however_few_the_prompts(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         client = Client(Endpoint(f"http://127.0.0.1:{nobody.getsockname()[1]}", "m"), retry=Retry(attempts=1))
-        with pytest.raises(SettingsError, match="nobody answers there: 2 prompts in vain"):
+        with pytest.raises(SettingsError, match="endpoint unreachable: 2 prompts failed"):
             relate_file(source, out, client, RelationConfig())
     assert out.read_text() == "earlier\n"
