@@ -17,6 +17,7 @@ from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case, read_cases
+from fcjax.io.files.locks import locked
 from fcjax.io.outcome import Refused
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
@@ -241,6 +242,15 @@ def test_an_endpoint_that_answers_anything_is_asked_on(tmp_path, once):
     with ScriptedServer(lambda messages: once if server.calls == 1 else REFUSED) as server:
         tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, concurrency=1))
     assert (tally.pairs, tally.failed["invalid_request"]) == (90, 89)
+
+
+def test_two_runs_never_write_to_one_file(tmp_path, source):
+    out = tmp_path / "out.jsonl"
+    with ScriptedServer(judge) as server:
+        with locked(out), pytest.raises(OutputError, match="another run is writing to it"):
+            relate_file(source, out, client_of(server))
+        assert server.calls == 0
+        relate_file(source, out, client_of(server))
 
 
 def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
