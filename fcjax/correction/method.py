@@ -13,8 +13,8 @@ from fcjax.core.records import Case, Status
 from fcjax.correction.record import Correction, Round, not_started
 from fcjax.critic.asker import Asker, Cost, Meter
 from fcjax.critic.critic import Critic
-from fcjax.critic.ordered import in_order
 from fcjax.io.client import Client
+from fcjax.io.window import in_order
 
 Told = Callable[[int, Round], None]
 """Is told of every round of case i, from 0, as it is done."""

@@ -23,13 +23,12 @@ from fcjax.core.passages import Found, Retriever
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.core.records import Case, Status
 from fcjax.critic.asker import Asker
-from fcjax.critic.ordered import in_chunks
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
 from fcjax.io.files.digests import count_atoms, digest_of
 from fcjax.io.own_loop import in_own_loop
-from fcjax.io.window import Window, each
+from fcjax.io.window import Window, each, in_chunks
 from fcjax.scoring.measures import median_k
 from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import Fingerprints, completed, feedback_of, job, posteriors, rows, with_feedback

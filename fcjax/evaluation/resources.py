@@ -18,7 +18,6 @@ from fcjax.correction.baselines import METHODS
 from fcjax.correction.method import Method
 from fcjax.critic.asker import Asker
 from fcjax.critic.critic import Critic
-from fcjax.critic.ordered import in_order
 from fcjax.evaluation.config import Cell, CorrectorConfig, DataSet, ModelConfig, Plan
 from fcjax.io.client import Client
 from fcjax.io.endpoint import OPENAI, Endpoint
@@ -29,6 +28,7 @@ from fcjax.io.providers import LitellmTransport, Price, price
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.local import LocalCorpus
 from fcjax.io.store import Store
+from fcjax.io.window import in_order
 from fcjax.scoring.rows import Row
 
 Item = TypeVar("Item")
