@@ -1,4 +1,4 @@
-"""The critic: from a response to posteriors, and to feedback on what is false and what nobody could verify (SPEC 1, 6).
+"""The critic: from a response to posteriors, and to feedback on what is false and what is not verified (SPEC 1, 6).
 
 Many cases are under way at once: the stages with few prompts take some cases ahead of the relations, whose many
 questions keep the endpoint busy, while a worker thread has the engine at the cases before. They come out in order.
@@ -53,10 +53,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Critique:
-    """What the critic says of a case.
+    """The result of the critic for one case.
 
     `case` has the atoms, contexts and relations that were found, `row` is the case's row in a file of results (SPEC 7),
-    and `feedback` what a corrector is to be told (SPEC 6); it is empty where there are no posteriors, and says why.
+    and `feedback` is written for a corrector (SPEC 6); without posteriors it is empty, and says why.
     """
 
     case: Case
@@ -175,10 +175,10 @@ class Critic:
     ) -> AsyncGenerator[Critique, None]:
         """The critiques of a stream of cases, in order, with a bounded number under way.
 
-        `after(i, stage, case)` is told of every stage that case `i`, from 0, has been through, in no order of cases.
+        `after(i, stage, case)` is called for every stage that case `i`, from 0, has been through, in no order of cases.
         Raises `BudgetError` where the budget is used up and `SettingsError` where the endpoint answers nothing at all.
         """
-        ordered = self._advanced(cases, after or _nobody, counts or RelationCounts())
+        ordered = self._advanced(cases, after or _ignore, counts or RelationCounts())
         async with aclosing(in_chunks(ordered, self._scored, CHUNK, AHEAD)) as critiques:
             async for critique in critiques:
                 yield critique
@@ -190,7 +190,7 @@ class Critic:
         asker = self._asker or (None if self.client is None else Asker(self.client))
         room = asyncio.Semaphore(4 * self._open)
         fed: deque[int] = deque()  # places of the cases that are being related, in the order of their coming
-        early: dict[int, Case] = {}  # cases that wait for others before them
+        early: dict[int, Case] = {}  # cases that wait for earlier cases
 
         async def numbered() -> AsyncIterator[tuple[int, Case]]:
             place = 0
@@ -208,8 +208,8 @@ class Critic:
                 if not (asker and asker.end):  # else it may be a failure for want of an endpoint
                     after(place, stage, case)
 
-            ask, reject = (asker.ask, asker.reject) if asker else (_nobody_asked, None)
-            search = self.retriever.search if self.retriever else _nowhere_searched
+            ask, reject = (asker.ask, asker.reject) if asker else (_no_model, None)
+            search = self.retriever.search if self.retriever else _no_source
             return await self.pipeline.prepare(case, ask, search, reject, through)
 
         async def prepared() -> AsyncIterator[Case]:
@@ -261,7 +261,7 @@ class Critic:
             why = self.pipeline.unfinished(case)
         if why is None:
             return case
-        empty = case.atoms is None and case.response is None  # else another run can take it up
+        empty = case.atoms is None and case.response is None  # else another run can resume it
         status = Status.INVALID_INPUT if empty else Status.STOPPED
         return replace(case, status=status, extra={**case.extra, "reason": why})
 
@@ -313,7 +313,7 @@ async def with_critic(
     replay: bool,
     **critic: Any,
 ) -> Item:
-    """What comes of `work` with a critic whose client, store and source are there as long (see `critique`)."""
+    """The result of `work` with a critic whose client, store and source are open for as long (see `critique`)."""
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.retrievers.cached import Cached
@@ -331,13 +331,13 @@ async def with_critic(
             return await work(Critic(client, retrieve=source, **critic))
 
 
-def _nobody(place: int, stage: Stage, case: Case) -> None:
+def _ignore(place: int, stage: Stage, case: Case) -> None:
     pass
 
 
-async def _nobody_asked(prompt: Prompt) -> Reply | Failure:
+async def _no_model(prompt: Prompt) -> Reply | Failure:
     raise AssertionError("a stage asked a model, and there is none")
 
 
-async def _nowhere_searched(query: str, k: int) -> Found | Failure:
+async def _no_source(query: str, k: int) -> Found | Failure:
     raise AssertionError("a stage searched for evidence, and there is no source")
