@@ -1,27 +1,28 @@
 """The client: prompts in, replies or failures out, at the speed that the endpoint allows.
 
-A prompt's way: the store, the same prompt in flight, the budget, a slot, the rate limit, the wire; then the store once
-more, and only then its reply. A slot is held neither in back-off nor while a reply is made durable.
+A prompt passes the store, the same prompt in flight, the budget, a slot, the rate limit and the wire; its reply passes
+the store once more before it is returned. No slot is held in back-off, or while a reply is made durable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from fcjax.core.errors import SettingsError, counted
+from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
 from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
+from fcjax.io.single_flight import Flight, SingleFlight
 from fcjax.io.stats import CostEstimate, Stats
+from fcjax.io.stop_rule import StopRule
 from fcjax.io.store import Store, prompt_key
 from fcjax.io.tokens import billed, estimated_tokens, longest_answer
 from fcjax.io.window import Window
@@ -31,30 +32,27 @@ Price = Callable[[Usage], float]  # US dollars
 
 OVERLOAD: Final = frozenset({"rate_limit", "overloaded"})
 """Kinds of trouble that say: fewer calls at once."""
-HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "tls", "quota", "unsupported"})
-"""Refusals that every prompt would meet. Where one comes before the first reply, nothing more is sent."""
-FRUITLESS: Final = frozenset({"connection", "dns", "timeout", "invalid_request", "rate_limit"})
-"""Failures that need not be every prompt's. Where the first `PATIENCE` prompts, or twice as many as may be on the wire,
-have all met them, nothing more is sent."""
 PATIENCE: Final = 20
-UNREACHED: Final = frozenset({"connection", "dns", "timeout"})
-"""Failures that say nothing of a prompt: where a whole run has met nothing else, nobody was there."""
+"""Prompts, or twice as many as may be on the wire, that may all fail before the first reply (see `StopRule`)."""
 
 GRACE: Final = 5.0
-"""Seconds that a client which is left waits for calls on the wire: they are paid for, and the store keeps them."""
+"""Seconds that closing a client waits for calls on the wire: they are paid for, and the store keeps them."""
 EMPTY: Final = 2
-"""Empty answers that a prompt may get: each is billed, and what comes twice at temperature 0 comes again."""
+"""Empty answers to one prompt before it fails: each is billed, and two at temperature 0 are likely to be followed by
+more."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A prompt that is being asked, and what its tries were billed, those of no use among them."""
+    """A prompt that is being asked, and what all its attempts were billed.
 
-    task: asyncio.Task[Reply | Failure] = field(init=False)
-    waiting: int = 0  # who wants the answer
-    paid: bool = False  # on the wire, or being stored: goes on even where nobody wants it any more
+    Its flight is detached while it is on the wire or being stored: it is paid for, so that it continues into the store
+    when no caller waits for it any more.
+    """
+
+    flight: Flight[Reply | Failure]
     usage: Usage | None = None  # None where nothing was billed
-    cost: float | None = None  # and where the price is unknown
+    cost: float | None = None  # None, too, where the price is unknown
 
 
 class Client:
@@ -103,13 +101,9 @@ class Client:
         self._rate = rate or RateLimit(clock=clock)
         self._retry = retry or Retry()
         self._budget = budget or Budget()
-        self._calls: dict[str, _Call] = {}  # in flight, by key
+        self._flights: SingleFlight[Reply | Failure] = SingleFlight()
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
-        self._in_vain: Counter[str] = Counter()  # prompts that failed before the first reply, by kind
-        self._patience = max(PATIENCE, 2 * most)
-        self._last = ""  # of their reasons
-        self._stopped: Failure | None = None
-        self._reached = False  # whether any reply has come
+        self._rule = StopRule("as the first calls met this, no more are sent", patience=max(PATIENCE, 2 * most))
         self._began: float | None = None
 
     @property
@@ -130,14 +124,12 @@ class Client:
     @property
     def stopped(self) -> Failure | None:
         """Why nothing more is sent, where no other prompt would fare better."""
-        return self._stopped
+        return self._rule.stopped
 
     @property
     def unreached(self) -> str | None:
-        """Why no answer has come, where some were asked for and nobody was there; None where one has, or may have."""
-        if self._reached or not self._in_vain or not UNREACHED.issuperset(self._in_vain):
-            return None
-        return f"nobody answers there: {counted(self._in_vain.total(), 'prompt')} in vain; the last: {self._last}"
+        """Why no answer has come, where the endpoint was never reached; None where it was, or may have been."""
+        return self._rule.unreached
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,11 +138,7 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if tasks := [call.task for call in self._calls.values()]:
-                await asyncio.wait(tasks, timeout=GRACE)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            await self._flights.close(GRACE)
         finally:
             await self._transport.close()
 
@@ -236,35 +224,24 @@ class Client:
                 return Failure(
                     "replay_miss", f"the store has no answer to this prompt ({prompt.template}); run it live"
                 )
-        call = self._calls.get(key)
-        shared = call is not None
-        if call is None:
-            call = self._calls[key] = _Call()
-            call.task = asyncio.create_task(self._stored_answer(key, prompt, call))
-        call.waiting += 1
+
+        async def answer(flight: Flight[Reply | Failure]) -> Reply | Failure:
+            return await self._stored_answer(key, prompt, _Call(flight))
+
         try:
-            answer = await asyncio.shield(call.task)
+            return await self._flights.join(key, answer)
         finally:
-            call.waiting -= 1
-            if not (call.waiting or call.paid or call.task.done()):
-                call.task.cancel()
-                del self._calls[key]  # at once: nobody is to join it
-        self.stats.shared += shared
-        return answer
+            self.stats.shared = self._flights.shared
 
     async def _stored_answer(self, key: str, prompt: Prompt, call: _Call) -> Reply | Failure:
         """The answer from the endpoint, by way of the store."""
-        try:
-            answer = await self._affordable_answer(prompt, call)
-            if self._store is None or not answer.attempts:
-                return answer
-            name, model = self._transport.name, self._transport.model
-            return await self._store.put(
-                key, prompt=prompt, endpoint=name, model=model, outcome=answer, usage=call.usage, cost=call.cost
-            )
-        finally:
-            if self._calls.get(key) is call:
-                del self._calls[key]
+        answer = await self._affordable_answer(prompt, call)
+        if self._store is None or not answer.attempts:
+            return answer
+        name, model = self._transport.name, self._transport.model
+        return await self._store.put(
+            key, prompt=prompt, endpoint=name, model=model, outcome=answer, usage=call.usage, cost=call.cost
+        )
 
     async def _affordable_answer(self, prompt: Prompt, call: _Call) -> Reply | Failure:
         """The answer from the endpoint, within the budget."""
@@ -288,10 +265,10 @@ class Client:
         for attempt in count(1):
             async with self._slots:
                 await self._rate.reserve(reserved)  # not before: turns that wait for slots would be taken all at once
-                if self._stopped is not None:
-                    return self._stopped if attempt == 1 else replace(self._stopped, attempts=attempt - 1)
+                if (stopped := self._rule.stopped) is not None:
+                    return stopped if attempt == 1 else replace(stopped, attempts=attempt - 1)
                 asked = self._within(prompt, fewer)
-                call.paid = self._store is not None
+                call.flight.detached = self._store is not None
                 outcome, seconds = await self._send(asked)
             self.stats.retries += attempt > 1
             usage = billed(outcome, expected)
@@ -299,7 +276,7 @@ class Client:
             cost = self._account(usage, call)
             match outcome:
                 case Reply():
-                    self._reached = True
+                    self._rule.answered()
                     if fewer is not None:  # and that was it: for all prompts from now on
                         self._most_logprobs = _least(self._most_logprobs, fewer)
                     self._slots.succeeded()
@@ -315,25 +292,15 @@ class Client:
                         self._slots.overloaded()
                     empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
-                    if wait is None or empty == EMPTY or not call.waiting:
+                    if wait is None or empty == EMPTY or not call.flight.waiting:
                         why = f"{reason}; given up after {attempt} tries, run again to resume"
                         return self._failed(kind, why, attempt)
-                    call.paid = False
+                    call.flight.detached = False
                     await self._clock.sleep(wait)
         raise AssertionError("unreachable")
 
     def _failed(self, kind: str, reason: str, attempts: int) -> Failure:
-        """A prompt's failure, after which nothing more is sent where no other prompt would fare better."""
-        if not self._reached:
-            self._in_vain[kind] += 1
-            self._last = reason
-        if self._stopped is None:
-            tried = self._in_vain.total()
-            if kind == "quota" or (kind in HOPELESS and not self._reached):
-                self._stopped = Failure(kind, f"{reason} (as the first calls met this, no more are sent)")
-            elif not self._reached and tried >= self._patience and FRUITLESS.issuperset(self._in_vain):
-                seen = f"the first {tried} prompts have all failed, so no more are sent"
-                self._stopped = Failure(kind, f"{seen}; the last: {reason}")
+        self._rule.failed(kind, reason)
         return Failure(kind, reason, attempts)
 
     async def _send(self, prompt: Prompt) -> tuple[Outcome, float]:

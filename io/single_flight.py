@@ -12,59 +12,70 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
-class _Work(Generic[Result]):
+class Flight(Generic[Result]):
+    """Work in progress, and how many callers wait for it. `detached` work continues where none is left."""
+
     task: asyncio.Task[Result] = field(init=False)
     waiting: int = 0
+    detached: bool = False
 
 
 class SingleFlight(Generic[Result]):
-    """Results by key: those that are being made are shared, and the last `most` that were made are kept.
+    """Results by key: those in progress are shared, and the last `most` are kept.
 
-    Work that nobody waits for any more is cancelled. Use it in one event loop.
+    Work that no caller waits for any more is cancelled, unless it is detached. Use it in one event loop.
     """
 
     def __init__(self, most: int = 0, *, keep: Callable[[Result], bool] = lambda result: True):
         self._most, self._keep = most, keep
         self._made: OrderedDict[str, Result] = OrderedDict()
-        self._doing: dict[str, _Work[Result]] = {}
+        self._flights: dict[str, Flight[Result]] = {}
         self.shared = 0  # results that another caller's work, or an earlier one, gave
 
     async def get(self, key: str, make: Callable[[], Awaitable[Result]]) -> Result:
-        """The result under `key`, made where there is none. What `make` raises, all who wait for it get."""
+        """The result under `key`, made where there is none. What `make` raises is raised to all who wait for it."""
         if key in self._made:
             self._made.move_to_end(key)
             self.shared += 1
             return self._made[key]
-        work = self._doing.get(key)
-        shared = work is not None
-        if work is None:
-            work = self._doing[key] = _Work()
-            work.task = asyncio.create_task(self._do(key, make, work))
-        work.waiting += 1
+        return await self.join(key, lambda _: make())
+
+    async def join(self, key: str, make: Callable[[Flight[Result]], Awaitable[Result]]) -> Result:
+        """The result of the work in progress under `key`, or else of `make`, which may detach its `Flight`."""
+        flight = self._flights.get(key)
+        shared = flight is not None
+        if flight is None:
+            flight = self._flights[key] = Flight()
+            flight.task = asyncio.create_task(self._run(key, make, flight))
+        flight.waiting += 1
         try:
-            result = await asyncio.shield(work.task)
+            result = await asyncio.shield(flight.task)
         finally:
-            work.waiting -= 1
-            if not work.waiting and not work.task.done():
-                work.task.cancel()
-                del self._doing[key]  # at once: nobody is to join it
+            flight.waiting -= 1
+            if not (flight.waiting or flight.detached or flight.task.done()):
+                flight.task.cancel()
+                del self._flights[key]  # at once, so that no caller joins cancelled work
         self.shared += shared
         return result
 
-    async def close(self) -> None:
-        """End what is being made, and forget the rest."""
-        tasks = [work.task for work in self._doing.values()]
+    async def close(self, grace: float = 0.0) -> None:
+        """End the work in progress after at most `grace` seconds, and forget the rest."""
+        tasks = [flight.task for flight in self._flights.values()]
+        if tasks and grace:
+            await asyncio.wait(tasks, timeout=grace)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._made.clear()
 
-    async def _do(self, key: str, make: Callable[[], Awaitable[Result]], work: _Work[Result]) -> Result:
+    async def _run(
+        self, key: str, make: Callable[[Flight[Result]], Awaitable[Result]], flight: Flight[Result]
+    ) -> Result:
         try:
-            result = await make()
+            result = await make(flight)
         finally:
-            if self._doing.get(key) is work:
-                del self._doing[key]
+            if self._flights.get(key) is flight:
+                del self._flights[key]
         if self._most and self._keep(result):
             self._made[key] = result
             while len(self._made) > self._most:

@@ -1,10 +1,14 @@
-"""A bounded window over a stream: a few workers pull items and hand on what came of them, as it comes."""
+"""Bounded work on a stream of items: results as they come (`Window`), `in_order`, or `in_chunks`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Generic, Self, TypeVar
+
+from fcjax.core.errors import FcjaxError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -13,7 +17,7 @@ _END: Final = object()
 
 
 async def each(items: Iterable[Item] | AsyncIterable[Item]) -> AsyncIterator[Item]:
-    """The items of a stream of either kind."""
+    """The items of a synchronous or asynchronous stream."""
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item
@@ -55,7 +59,7 @@ class Window(Generic[Item, Result]):
             self._room.release()
         found = await self._done.get()
         if found is _END:
-            self._done.put_nowait(_END)  # for whoever asks once more
+            self._done.put_nowait(_END)  # for the next call
             raise StopAsyncIteration
         if isinstance(found, Exception):
             raise found
@@ -83,11 +87,11 @@ class Window(Generic[Item, Result]):
                 if len(self._workers) < self._size:
                     self._hire()
                 self._done.put_nowait((item, await self._work(item)))
-        except Exception as error:  # the consumer's to see, not a task's that nobody awaits
+        except Exception as error:  # raised to the consumer, since the task is not awaited
             self._done.put_nowait(error)
         except asyncio.CancelledError:
-            if not self._closed:  # from within `work`: its item would be missing and nobody would know
-                self._done.put_nowait(RuntimeError("what was being done about an item was cancelled"))
+            if not self._closed:  # from within `work`: else its item would be missing without a word
+                self._done.put_nowait(RuntimeError("the work on an item was cancelled"))
             raise
         finally:
             self._working -= 1
@@ -100,3 +104,83 @@ class Window(Generic[Item, Result]):
     async def _pull_async(self) -> Any:
         async with self._turn:
             return await anext(self._source, _END)
+
+
+async def in_order(
+    items: Iterable[Item] | AsyncIterable[Item],
+    work: Callable[[int, Item], Awaitable[Result]],
+    at_once: int,
+    end: Callable[[], FcjaxError | None],
+) -> AsyncGenerator[Result, None]:
+    """`await work(i, item)` for each item, in order, with `at_once` under way and 4 times as many between the source
+    and the consumer. The error that `end` returns, if any, is raised as soon as it is there, before later results."""
+    room = asyncio.Semaphore(4 * at_once)
+    finished: dict[int, Result] = {}  # those that wait for earlier items
+
+    async def numbered() -> AsyncGenerator[tuple[int, Item], None]:
+        place = 0
+        async for item in each(items):
+            await room.acquire()
+            if end():
+                return
+            yield place, item
+            place += 1
+
+    async def done(numbered_item: tuple[int, Item]) -> Result:
+        return await work(*numbered_item)
+
+    window = Window(numbered(), done, at_once)
+    following = 0
+    try:
+        async for (place, _), result in window:
+            finished[place] = result
+            while following in finished and not end():
+                yield finished.pop(following)
+                room.release()
+                following += 1
+            if error := end():
+                raise error
+    finally:
+        await window.close()
+    if error := end():
+        raise error
+
+
+async def in_chunks(
+    items: AsyncGenerator[Item, None], work: Callable[[list[Item]], list[Result]], size: int, ahead: int
+) -> AsyncGenerator[Result, None]:
+    """The results of `work(chunk)`, one per item, in order.
+
+    A chunk has `size` items, by their place in the stream. `work` runs in one thread while more items come in. At most
+    `ahead` chunks wait; `items` is closed in the end.
+    """
+    loop = asyncio.get_running_loop()
+    pending: deque[asyncio.Future[list[Result]]] = deque()
+    chunk: list[Item] = []
+    worker = ThreadPoolExecutor(1, thread_name_prefix="fcjax-chunks")
+    coming: asyncio.Task[Any] | None = None
+    more = True
+    try:
+        while more or pending:
+            if more and coming is None and len(pending) < ahead:
+                coming = asyncio.ensure_future(anext(items, _END))
+            awaited = [*([coming] if coming else ()), *([pending[0]] if pending else ())]
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if coming and coming.done():
+                item, coming = coming.result(), None
+                if item is _END:
+                    more = False
+                else:
+                    chunk.append(item)
+                if chunk and (not more or len(chunk) == size):
+                    pending.append(loop.run_in_executor(worker, work, chunk))
+                    chunk = []
+            if pending and pending[0].done():
+                for result in pending.popleft().result():
+                    yield result
+    finally:
+        if coming:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+        await items.aclose()
+        worker.shutdown(wait=False, cancel_futures=True)

@@ -18,13 +18,15 @@ from fcjax.cli.evidence_options import (
 from fcjax.cli.method_options import METHOD, correction_options, method_of, open_writer
 from fcjax.cli.model_options import COUNT, OpenClient, client_options, open_client
 from fcjax.cli.relate import client_report, counts, dollars
+from fcjax.runs.observer import RunObserver
 
 if TYPE_CHECKING:
     from fcjax.correction.method import Method
     from fcjax.correction.record import Round
     from fcjax.io.stats import Stats
     from fcjax.runs.correct_file import CorrectReport
-    from fcjax.runs.preview import Choice, Preview
+    from fcjax.runs.observer import Preview
+    from fcjax.runs.preview import Choice
     from fcjax.scoring.rows import Row
 
 _SHOWN: Final = 25  # cases in the table at the end
@@ -140,7 +142,7 @@ def _run(
     from fcjax.evaluation.comparison import MEASURES, Comparison
     from fcjax.io.files.streams import refuse_input
     from fcjax.runs.correct_file import all_settings, correct_file
-    from fcjax.runs.critique_file import cases_file
+    from fcjax.runs.file_run import cases_file
 
     cases = cases_out or cases_file(out, "corrected")
     for written in (out, cases):
@@ -150,7 +152,7 @@ def _run(
     stats = [client.stats for client in dict.fromkeys((asking.client, method.writer))]
     watch = _Watch(stats, live=not quiet)
     with resume_hint(ctx, watch, out, asking):
-        report = correct_file(source, out, method, choice, cases_out=cases_out, overwrite=overwrite, watch=watch)
+        report = correct_file(source, out, method, choice, cases_out=cases_out, overwrite=overwrite, observer=watch)
     compared = Comparison.of(report.before, report.after, MEASURES[:-1]) if _is_evaluated(report) else None  # no C here
     if as_json:
         import fcjax
@@ -185,7 +187,7 @@ def _is_evaluated(report: CorrectReport) -> bool:
     return any(row["measures"] is not None for row in report.before)
 
 
-class _Watch:
+class _Watch(RunObserver):
     """Looks on while a file is corrected: moves the live lines and gathers what the table at the end will show."""
 
     def __init__(self, asked: list[Stats], *, live: bool):
@@ -216,7 +218,8 @@ class _Watch:
         if self._live:
             self._live.round()
 
-    def case(self, row: Row, kept: bool) -> None:
+    def case(self, finished: Row, kept: bool) -> None:
+        row = finished
         from fcjax.runs.correct_file import sides
         from fcjax.scoring.summary import has_failed
 
@@ -253,8 +256,8 @@ def _told(report: CorrectReport, stats: list[Stats], evaluated: bool) -> list[st
     lines.append(f"ended: {counts(report.stops)}")
     if not evaluated:
         lines.append("not evaluated: `fcjax critique` scores the corrected cases, `fcjax eval` compares methods")
-    if report.taken_up:
-        lines.append(f"{shell.counted(report.taken_up, 'case')} taken up from an earlier run")
+    if report.resumed:
+        lines.append(f"{shell.counted(report.resumed, 'case')} taken up from an earlier run")
     for one in stats:
         lines.append(f"{one.cache_hits:,} answers from the store, {shell.counted(one.sent, 'call')}")
         if one.seconds:
@@ -269,8 +272,8 @@ def _show_look(
     source: str, method: Method, choice: Choice, about: dict[str, Any], *, quiet: bool, as_json: bool
 ) -> None:
     """Say what a run would do, as far as that is known before it."""
+    from fcjax.io.files.spool import readable_twice
     from fcjax.runs.correct_file import all_settings, look
-    from fcjax.runs.input_scan import readable_twice
 
     with readable_twice(source) as path:
         found = look(path, method, choice)

@@ -23,6 +23,7 @@ from fcjax.cli.evidence_options import (
 from fcjax.cli.model_options import COUNT, OpenClient, client_options, open_client
 from fcjax.cli.preview import show_outlook
 from fcjax.cli.relate import client_report, counts, dollars
+from fcjax.runs.observer import RunObserver
 
 if TYPE_CHECKING:
     from fcjax.core.records import Case
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from fcjax.io.retrievers.cached import SearchStats
     from fcjax.io.stats import Stats
     from fcjax.runs.critique_file import CritiqueReport
-    from fcjax.runs.preview import Choice, Preview
+    from fcjax.runs.observer import Preview
+    from fcjax.runs.preview import Choice
     from fcjax.scoring.rows import Row
     from fcjax.stages.pipeline import Stage
 
@@ -146,7 +148,8 @@ def _run(
 ) -> None:
     """Critique a file, and tell of it."""
     from fcjax.io.files.streams import refuse_input
-    from fcjax.runs.critique_file import cases_file, critique_file
+    from fcjax.runs.critique_file import critique_file
+    from fcjax.runs.file_run import cases_file
     from fcjax.runs.preview import settings_of
 
     cases: str | Path | None = cases_out or cases_file(out)
@@ -158,7 +161,7 @@ def _run(
     watch = _Watch(asking.client.stats, searches, table=not (quiet or as_json), live=not quiet)
     settings = settings_of(critic, choice)
     with resume_hint(ctx, watch, out, asking):
-        report = critique_file(source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, watch=watch)
+        report = critique_file(source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, observer=watch)
     stats = asking.client.stats
     if as_json:
         import fcjax
@@ -186,7 +189,7 @@ def _run(
     ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
 
 
-class _Watch:
+class _Watch(RunObserver):
     """Looks on while a file is critiqued: moves the live table and gathers what the one at the end will show."""
 
     def __init__(self, asked: Stats, searches: SearchStats | None, *, table: bool, live: bool):
@@ -229,7 +232,8 @@ class _Watch:
         if self._live:
             self._live.stage(stage, kept, failed)
 
-    def case(self, critique: Critique) -> None:
+    def case(self, finished: Critique, kept: bool) -> None:
+        critique = finished
         self.done += 1
         self.unclaiming += critique.status == "no_atoms" and _was_asked(critique.case)
         self.claiming += bool(critique.case.atoms)
@@ -241,7 +245,7 @@ class _Watch:
 
             self._live.case(critique.precision, has_failed(critique.status))
 
-    def row(self, row: Row) -> None:
+    def row(self, row: Row, kept: bool) -> None:
         if self._worst:
             self._worst.add(row)
 
@@ -316,8 +320,8 @@ def _told(report: CritiqueReport, stats: Stats, searches: SearchStats | None) ->
         lines.append(f"{shell.counted(removed, 'context')} left out as irrelevant")
     if report.repeated:
         lines.append(f"{shell.counted(report.repeated, 'context')} repeat another one of their case")
-    if report.taken_up:
-        lines.append(f"{shell.counted(report.taken_up, 'stage')} of cases taken up from an earlier run")
+    if report.resumed:
+        lines.append(f"{shell.counted(report.resumed, 'stage')} of cases taken up from an earlier run")
     if searches is not None:
         stored = f", {searches.hits:,} of them answered from the store" if searches.hits else ""
         lines.append(f"{searches.answered:,} searches{stored}")

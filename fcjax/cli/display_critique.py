@@ -15,7 +15,7 @@ from fcjax.cli.display import clock, plain
 from fcjax.core.records import Label
 from fcjax.io.retrievers.cached import SearchStats
 from fcjax.io.stats import Stats
-from fcjax.runs.preview import Preview
+from fcjax.runs.observer import Preview
 from fcjax.scoring.findings import Feedback, Finding, extract
 from fcjax.stages.pipeline import STAGES
 

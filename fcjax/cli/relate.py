@@ -12,12 +12,13 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.model_options import COUNT, Amount, OpenClient, client_options, open_client
 from fcjax.core.errors import BudgetError, InputError, SettingsError
+from fcjax.runs.observer import RunObserver
 
 if TYPE_CHECKING:
     from fcjax.core.records import Case
     from fcjax.critic.relation_stream import RelationConfig, RelationCounts
     from fcjax.io.stats import CostEstimate, Stats
-    from fcjax.runs.relate_file import RelatePreview
+    from fcjax.runs.observer import Preview
     from fcjax.stages.templates import Template
 
 _EPILOG = """\b
@@ -122,7 +123,7 @@ def relate(
         try:
             from fcjax.runs.relate_file import relate_file
 
-            tally = relate_file(source, out, asking.client, how, window=asking.window, limit=limit, watch=watch)
+            tally = relate_file(source, out, asking.client, how, window=asking.window, limit=limit, observer=watch)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; {_kept(asking, watch)}") from None
         except BudgetError as error:
@@ -173,7 +174,7 @@ def _settings(how: RelationConfig) -> dict[str, Any]:
     return {"version": how.version, "screen": how.screen, **model, **names}
 
 
-class _Watch:
+class _Watch(RunObserver):
     """Looks on while a file is related."""
 
     def __init__(self, bar: bool):
@@ -182,7 +183,7 @@ class _Watch:
         self._wants_bar = bar and sys.stderr.isatty()
         self._bar: Any = None
 
-    def begins(self, found: RelatePreview) -> None:
+    def begins(self, found: Preview) -> None:
         if found.lacking:
             place, lack = next(iter(found.lacking.items()))
             cases = shell.counted(found.cases, "case")
@@ -196,11 +197,11 @@ class _Watch:
         if self._bar:
             self._bar.advance(by=count)
 
-    def case(self, case: Case) -> None:
+    def case(self, finished: Case, kept: bool) -> None:
         self.done += 1
-        for relation in case.relations or () if self.first_failure is None else ():
+        for relation in finished.relations or () if self.first_failure is None else ():
             if relation.status.failed:
-                ends = f"case {case.id!r}, {relation.source} to {relation.target}"
+                ends = f"case {finished.id!r}, {relation.source} to {relation.target}"
                 self.first_failure = f"{ends}: {relation.extra.get('reason', relation.status)}"
                 break
 

@@ -11,9 +11,10 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.model_options import COUNT
 from fcjax.core.errors import InputError, OutputError, SettingsError
+from fcjax.runs.observer import RunObserver
 
 if TYPE_CHECKING:
-    from fcjax.runs.input_scan import InputScan
+    from fcjax.runs.observer import Preview
     from fcjax.scoring.rows import Row
 
 _SCORE_EPILOG = """\b
@@ -103,7 +104,7 @@ def rescore(ctx: click.Context, /, source: str, out: str, **options: Any) -> Non
 def cases_of(source: str) -> str:
     """The file of cases that is meant: the one beside it, where a file of results is named. Raises `InputError`."""
     from fcjax.io.files import detect
-    from fcjax.runs.critique_file import cases_file
+    from fcjax.runs.file_run import cases_file
 
     if source == "-" or detect(source) != "results":
         return source
@@ -145,7 +146,7 @@ def _run(
     to_file = out is not None and out != "-"
     watch = _Watch(bar=not quiet, table=not (quiet or as_json))
     try:
-        summary = run(source, out, settings, overwrite=overwrite, limit=limit, watch=watch, feedback=feedback)
+        summary = run(source, out, settings, overwrite=overwrite, limit=limit, observer=watch, feedback=feedback)
     except KeyboardInterrupt:
         done = shell.counted(watch.done, "finished case")
         kept = f"; {done} kept; run the same command to go on" if to_file else ""
@@ -171,7 +172,7 @@ def _run(
     ctx.exit(shell.SOME_FAILED if summary.n_failed else shell.OK)
 
 
-class _Watch:
+class _Watch(RunObserver):
     """Looks on while a file is scored: moves the bar and gathers what the table will show."""
 
     def __init__(self, bar: bool, table: bool):
@@ -185,15 +186,15 @@ class _Watch:
 
             self._worst = Worst()
 
-    def begins(self, found: InputScan) -> None:
-        if found.missing:
-            first, lack = next(iter(found.missing.items()))
-            count = shell.counted(len(found), "case")
-            shell.say(f"warning: {len(found.missing):,} of {count} cannot be scored; case {first + 1}: {lack}")
+    def begins(self, found: Preview) -> None:
+        if found.lacking:
+            first, lack = next(iter(found.lacking.items()))
+            count = shell.counted(found.cases, "case")
+            shell.say(f"warning: {len(found.lacking):,} of {count} cannot be scored; case {first + 1}: {lack}")
         if self._wants_bar:
             from fcjax.cli.display import Bar
 
-            self._bar = Bar(len(found))
+            self._bar = Bar(found.cases)
         from fcjax.inference.engine import (
             use_persistent_cache,  # not before: faults of the input are told without an engine
         )

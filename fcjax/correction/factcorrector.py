@@ -28,8 +28,9 @@ from fcjax.correction.method import CaseAskers, Method
 from fcjax.correction.record import Correction, Round, Stop, not_started, precision_of
 from fcjax.correction.refine import Refiner
 from fcjax.critic.asker import Asker
-from fcjax.critic.critic import Critic, Critique, case_of, in_own_loop, with_critic
+from fcjax.critic.critic import Critic, Critique, case_of, with_critic
 from fcjax.io.client import Client
+from fcjax.io.own_loop import in_own_loop
 from fcjax.stages.traces import without
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from fcjax.core.records import Case, Status
 from fcjax.correction.record import Correction, Round, not_started
 from fcjax.critic.asker import Asker, Cost, Meter
 from fcjax.critic.critic import Critic
-from fcjax.critic.ordered import in_order
 from fcjax.io.client import Client
+from fcjax.io.window import in_order
 
 OnRound = Callable[[int, Round], None]
 """Is called with the number of a case, from 0, and each of its rounds as it ends."""

@@ -1,16 +1,17 @@
-"""Asking a model for a whole run, which ends where no other prompt would fare better, and what the asking cost."""
+"""Asking a model during a whole run, which ends where no other prompt would fare better; and what that costs."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from fcjax.core.errors import BudgetError, FcjaxError, SettingsError
+from fcjax.core.errors import FcjaxError
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.io.client import Client
+from fcjax.io.stop_rule import end_of_run
 
 
 class Asker:
-    """Asks a client; `end` is what ends the run, once there is a reason: it would only write failures from there on."""
+    """Asks a client; `end` is the error that ends the run, once there is one (see `end_of_run`)."""
 
     def __init__(self, client: Client):
         self.client = client
@@ -23,22 +24,16 @@ class Asker:
     async def ask(self, prompt: Prompt) -> Reply | Failure:
         answer = await self.client.ask(prompt)
         if isinstance(answer, Failure) and self._end is None:
-            self._end = self._end_of_all(answer)
+            self._end = end_of_run(answer, self.client.stopped)
         return answer
 
     async def reject(self, prompt: Prompt) -> None:
         await self.client.reject(prompt)
 
-    def _end_of_all(self, failure: Failure) -> FcjaxError | None:
-        if failure.kind in ("budget", "quota"):  # the run's own, or the account's
-            return BudgetError(failure.reason)
-        stopped = self.client.stopped
-        return SettingsError(stopped.reason) if stopped is not None and stopped.kind != "quota" else None
-
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was asked, wherever the replies came from: one out of the store counts as when it was paid for, so that a
+    """The cost of prompts, wherever the replies came from: one from the store counts as when it was paid for, so that a
     run costs the same each time. Tokens are those that replies report."""
 
     prompts: int = 0
@@ -76,7 +71,7 @@ class Cost:
 
 
 class Meter(Asker):
-    """Asks through another asker, which knows when the run ends, and counts what that costs."""
+    """Asks through another asker, which knows when the run ends, and adds up the cost."""
 
     def __init__(self, asker: Asker):
         super().__init__(asker.client)

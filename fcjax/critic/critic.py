@@ -1,4 +1,4 @@
-"""The critic: from a response to posteriors, and to feedback on what is false and what nobody could verify (SPEC 1, 6).
+"""The critic: from a response to posteriors, and to feedback on what is false and what is not verified (SPEC 1, 6).
 
 Many cases are under way at once: the stages with few prompts take some cases ahead of the relations, whose many
 questions keep the endpoint busy, while a worker thread has the engine at the cases before. They come out in order.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, aclosing
 from copy import copy
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -24,12 +23,12 @@ from fcjax.core.passages import Found, Retriever
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.core.records import Case, Status
 from fcjax.critic.asker import Asker
-from fcjax.critic.ordered import in_chunks
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
 from fcjax.io.files.digests import count_atoms, digest_of
-from fcjax.io.window import Window, each
+from fcjax.io.own_loop import in_own_loop
+from fcjax.io.window import Window, each, in_chunks
 from fcjax.scoring.measures import median_k
 from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import Fingerprints, completed, feedback_of, job, posteriors, rows, with_feedback
@@ -54,10 +53,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Critique:
-    """What the critic says of a case.
+    """The result of the critic for one case.
 
     `case` has the atoms, contexts and relations that were found, `row` is the case's row in a file of results (SPEC 7),
-    and `feedback` what a corrector is to be told (SPEC 6); it is empty where there are no posteriors, and says why.
+    and `feedback` is written for a corrector (SPEC 6); without posteriors it is empty, and says why.
     """
 
     case: Case
@@ -172,26 +171,26 @@ class Critic:
         cases: Iterable[Case] | AsyncIterable[Case],
         *,
         after: After | None = None,
-        tally: RelationCounts | None = None,
+        counts: RelationCounts | None = None,
     ) -> AsyncGenerator[Critique, None]:
         """The critiques of a stream of cases, in order, with a bounded number under way.
 
-        `after(i, stage, case)` is told of every stage that case `i`, from 0, has been through, in no order of cases.
+        `after(i, stage, case)` is called for every stage that case `i`, from 0, has been through, in no order of cases.
         Raises `BudgetError` where the budget is used up and `SettingsError` where the endpoint answers nothing at all.
         """
-        ordered = self._advanced(cases, after or _nobody, tally or RelationCounts())
+        ordered = self._advanced(cases, after or _ignore, counts or RelationCounts())
         async with aclosing(in_chunks(ordered, self._scored, CHUNK, AHEAD)) as critiques:
             async for critique in critiques:
                 yield critique
 
     async def _advanced(
-        self, cases: Iterable[Case] | AsyncIterable[Case], after: After, tally: RelationCounts
+        self, cases: Iterable[Case] | AsyncIterable[Case], after: After, counts: RelationCounts
     ) -> AsyncGenerator[Case, None]:
         """Each case with all that it lacked, in order."""
         asker = self._asker or (None if self.client is None else Asker(self.client))
         room = asyncio.Semaphore(4 * self._open)
         fed: deque[int] = deque()  # places of the cases that are being related, in the order of their coming
-        early: dict[int, Case] = {}  # cases that wait for others before them
+        early: dict[int, Case] = {}  # cases that wait for earlier cases
 
         async def numbered() -> AsyncIterator[tuple[int, Case]]:
             place = 0
@@ -209,8 +208,8 @@ class Critic:
                 if not (asker and asker.end):  # else it may be a failure for want of an endpoint
                     after(place, stage, case)
 
-            ask, reject = (asker.ask, asker.reject) if asker else (_nobody_asked, None)
-            search = self.retriever.search if self.retriever else _nowhere_searched
+            ask, reject = (asker.ask, asker.reject) if asker else (_no_model, None)
+            search = self.retriever.search if self.retriever else _no_source
             return await self.pipeline.prepare(case, ask, search, reject, through)
 
         async def prepared() -> AsyncIterator[Case]:
@@ -226,7 +225,7 @@ class Critic:
                 async for case in prepared():
                     yield case
                 return
-            stream = relate_cases(prepared(), asker, self.how, window=self._window, tally=tally, wanted=wanted)
+            stream = relate_cases(prepared(), asker, self.how, window=self._window, counts=counts, wanted=wanted)
             async with aclosing(stream):
                 async for case in stream:
                     if case.relations is not None and not case.status.failed:
@@ -262,7 +261,7 @@ class Critic:
             why = self.pipeline.unfinished(case)
         if why is None:
             return case
-        empty = case.atoms is None and case.response is None  # else another run can take it up
+        empty = case.atoms is None and case.response is None  # else another run can resume it
         status = Status.INVALID_INPUT if empty else Status.STOPPED
         return replace(case, status=status, extra={**case.extra, "reason": why})
 
@@ -314,7 +313,7 @@ async def with_critic(
     replay: bool,
     **critic: Any,
 ) -> Item:
-    """What comes of `work` with a critic whose client, store and source are there as long (see `critique`)."""
+    """The result of `work` with a critic whose client, store and source are open for as long (see `critique`)."""
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.retrievers.cached import Cached
@@ -332,37 +331,13 @@ async def with_critic(
             return await work(Critic(client, retrieve=source, **critic))
 
 
-def in_own_loop(work: Coroutine[Any, Any, Item]) -> Item:
-    """What comes of `work`, in an event loop of its own: a notebook's own is running, and cannot be waited in."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Item]]] = Future()
-
-    async def done() -> Item:
-        task = asyncio.ensure_future(work)
-        begun.set_result((task.get_loop(), task))
-        return await task
-
-    with ThreadPoolExecutor(1, thread_name_prefix="fcjax-loop") as thread:
-        outcome = thread.submit(asyncio.run, done())
-        try:
-            return outcome.result()
-        except KeyboardInterrupt:  # comes to the notebook's thread alone
-            loop, task = begun.result()
-            with suppress(RuntimeError):  # its loop is closed: the work has just ended
-                loop.call_soon_threadsafe(task.cancel)
-            raise
-
-
-def _nobody(place: int, stage: Stage, case: Case) -> None:
+def _ignore(place: int, stage: Stage, case: Case) -> None:
     pass
 
 
-async def _nobody_asked(prompt: Prompt) -> Reply | Failure:
+async def _no_model(prompt: Prompt) -> Reply | Failure:
     raise AssertionError("a stage asked a model, and there is none")
 
 
-async def _nowhere_searched(query: str, k: int) -> Found | Failure:
+async def _no_source(query: str, k: int) -> Found | Failure:
     raise AssertionError("a stage searched for evidence, and there is no source")

@@ -1,8 +1,8 @@
 """Relations for a file of cases, asked of a model: many cases at once, in order, in bounded memory.
 
-A few workers, as many as the client has room for, pull questions from case after case, so a case that ends in a handful
-of slow questions keeps nobody waiting. What was answered is in the client's store, and that is all there is to going
-on after a stop: the same command asks the store first, and the endpoint for what is missing.
+A few workers, as many as the client has room for, pull questions from case after case, so that a few slow questions at
+the end of one case do not hold up the next. What was answered is in the client's store, and nothing more is needed to
+resume: the same command asks the store first, and the endpoint for what is missing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RelationConfig:
 
 @dataclass(slots=True)
 class RelationCounts:
-    """What relating came to, so far."""
+    """Running totals of what was related."""
 
     cases: Counter[str] = field(default_factory=Counter)  # finished, by status
     pairs: int = 0  # that were asked about
@@ -57,11 +57,11 @@ class RelationCounts:
 
     @property
     def n_failed(self) -> int:
-        """Pairs that were asked about in vain."""
+        """Pairs that were asked about and not answered."""
         return self.failed.total()
 
     def to_dict(self) -> dict[str, Any]:
-        """The tally as JSON."""
+        """The counts as JSON."""
         return {
             "n_cases": self.cases.total(),
             "statuses": dict(self.cases),
@@ -76,16 +76,16 @@ class RelationCounts:
         }
 
 
-class _Job(NamedTuple):
-    """One question of a case, or None for a case that has none; `last` where no other follows."""
+class _CaseQuestion(NamedTuple):
+    """One question of a case, or None for a case that has none; `last` where no further question follows."""
 
-    case: _Open
+    case: _OpenCase
     place: int
     question: Question | None
     last: bool
 
 
-class _Open:
+class _OpenCase:
     """A case that is being asked about."""
 
     def __init__(self, case: Case, how: RelationConfig, wanted: bool = True):
@@ -93,7 +93,7 @@ class _Open:
         self._agenda: Agenda | None = None
         self._screen: Screen | None = None
         self._found: dict[int, list[Relation]] = {}
-        self._expected: int | None = None  # jobs; None until the last one is known
+        self._expected: int | None = None  # questions; None until the last one is known
         if wanted and is_ready(case):
             try:
                 self._agenda = Agenda.of(case, how.version)
@@ -101,7 +101,7 @@ class _Open:
                 self.case = unusable(case, *error.faults)
 
     def questions(self) -> Iterator[Question]:
-        """What is to be asked."""
+        """The questions that are left to ask."""
         if self._agenda is None:
             return iter(())
         pairs = self._agenda.pairs()
@@ -110,18 +110,18 @@ class _Open:
             pairs = self._screen.passed(pairs)
         return self._how.model.questions(pairs)
 
-    def jobs(self) -> Iterator[_Job]:
+    def numbered(self) -> Iterator[_CaseQuestion]:
         questions, place = self.questions(), 0
         question = next(questions, None)
         while (following := next(questions, None)) is not None:
-            yield _Job(self, place, question, last=False)
+            yield _CaseQuestion(self, place, question, last=False)
             question, place = following, place + 1
-        yield _Job(self, place, question, last=True)
+        yield _CaseQuestion(self, place, question, last=True)
 
-    def take(self, job: _Job, relations: list[Relation]) -> None:
-        self._found[job.place] = relations
-        if job.last:
-            self._expected = job.place + 1
+    def take(self, asked: _CaseQuestion, relations: list[Relation]) -> None:
+        self._found[asked.place] = relations
+        if asked.last:
+            self._expected = asked.place + 1
 
     @property
     def done(self) -> bool:
@@ -132,20 +132,20 @@ class _Open:
         """Pairs left out by screening, so far."""
         return self._screen.left_out if self._screen else 0
 
-    def finished(self, name: str, tally: RelationCounts) -> Case:
-        """The case with its relations in the order of the questions, and under `relate` what was done for them."""
+    def finished(self, name: str, counts: RelationCounts) -> Case:
+        """The case with its relations, in the order of the questions, and a record of the work under `relate`."""
         agenda, case = self._agenda, self.case
         if agenda is not None:
             relations = [relation for _, part in sorted(self._found.items()) for relation in part]
             failed = [relation for relation in relations if relation.status.failed]
             answered = [relation for relation in relations if not relation.status.failed]
-            tally.pairs += len(relations)
-            tally.types.update(str(relation.type) for relation in answered)
-            tally.methods.update(str(relation.method) for relation in answered)
-            tally.failed.update(relation.extra["reason"].partition(":")[0] for relation in failed)
-            tally.given += len(case.relations or ())
-            tally.screened += self.left_out
-            tally.skipped.update(agenda.skipped.values())
+            counts.pairs += len(relations)
+            counts.types.update(str(relation.type) for relation in answered)
+            counts.methods.update(str(relation.method) for relation in answered)
+            counts.failed.update(relation.extra["reason"].partition(":")[0] for relation in failed)
+            counts.given += len(case.relations or ())
+            counts.screened += self.left_out
+            counts.skipped.update(agenda.skipped.values())
             done = {
                 "model": name,
                 "version": self._how.version,
@@ -158,7 +158,7 @@ class _Open:
             case = agenda.answered(relations)
             if relations or related(case) is None:  # else the record is of the run that did ask
                 case = replace(case, extra=with_related(case, done))
-        tally.cases[str(case.status)] += 1
+        counts.cases[str(case.status)] += 1
         return case
 
 
@@ -170,7 +170,7 @@ def unusable(case: Case, *faults: Fault) -> Case:
 
 def questions(case: Case, how: RelationConfig) -> Iterator[Question]:
     """What is to be asked about a case, one at a time; nothing where it lacks atoms or contexts, or has failed."""
-    return _Open(case, how).questions()
+    return _OpenCase(case, how).questions()
 
 
 async def relate_cases(
@@ -179,7 +179,7 @@ async def relate_cases(
     how: RelationConfig,
     *,
     window: int = 256,
-    tally: RelationCounts | None = None,
+    counts: RelationCounts | None = None,
     progress: Callable[[int], None] | None = None,
     wanted: Callable[[Case], bool] | None = None,
 ) -> AsyncGenerator[Case, None]:
@@ -187,39 +187,39 @@ async def relate_cases(
 
     At most `window` questions are being asked and at most `window` cases are open at once; prompts are made when their
     turn comes. A case that lacks atoms or contexts, has failed before, or is not `wanted`, comes through as it is.
-    `progress` is told how many more pairs are done, as they are.
+    `progress(n)` is called when n more pairs are done.
 
     Raises `BudgetError` where the budget is used up, and `SettingsError` where the endpoint answers no prompt at all,
-    in both cases after the questions that were being asked have come to their end: their replies are paid for. With
-    few prompts it is only known at the end that nobody was there.
+    in both cases after the questions in flight have been answered: their replies are paid for. With few prompts it is
+    only known at the end that the endpoint could not be reached.
     """
-    tally = tally or RelationCounts()
+    counts = counts or RelationCounts()
     asker = client if isinstance(client, Asker) else Asker(client)
     room = asyncio.Semaphore(window)
-    opened: deque[_Open] = deque()
+    opened: deque[_OpenCase] = deque()
 
-    async def jobs() -> AsyncIterator[_Job]:
+    async def pending() -> AsyncIterator[_CaseQuestion]:
         async for case in each(cases):
             await room.acquire()
-            opened.append(_Open(case, how, wanted is None or wanted(case)))
-            for job in opened[-1].jobs():
+            opened.append(_OpenCase(case, how, wanted is None or wanted(case)))
+            for asked in opened[-1].numbered():
                 if asker.end:
                     return
-                yield job
+                yield asked
 
-    async def work(job: _Job) -> list[Relation]:
-        return [] if job.question is None else await relate(job.question, asker.ask, asker.reject)
+    async def work(asked: _CaseQuestion) -> list[Relation]:
+        return [] if asked.question is None else await relate(asked.question, asker.ask, asker.reject)
 
-    answers = Window(jobs(), work, window)
+    answers = Window(pending(), work, window)
     try:
-        async for job, relations in answers:
-            job.case.take(job, relations)
+        async for asked, relations in answers:
+            asked.case.take(asked, relations)
             if progress:
-                progress(len(relations) + (job.case.left_out if job.last else 0))
+                progress(len(relations) + (asked.case.left_out if asked.last else 0))
             while opened and opened[0].done:
                 case = opened.popleft()
                 if not asker.end:
-                    yield case.finished(asker.client.model, tally)
+                    yield case.finished(asker.client.model, counts)
                 room.release()
     finally:
         await answers.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from fcjax.core.records import Case
 from fcjax.critic.asker import Asker
 from fcjax.io.client import Client
 from fcjax.io.datasets.selection import is_drawn
+from fcjax.io.own_loop import in_own_loop
 from fcjax.io.window import Window
 from fcjax.stages.falsify import Falsifier
 
@@ -40,7 +40,7 @@ def falsify(
     call resumes after a stop. Raises `BudgetError` when the budget is used up, `SettingsError` when the endpoint
     answers nothing at all.
     """
-    return asyncio.run(_falsify(cases, client, how or Falsifier(), seed, window, progress))
+    return in_own_loop(_falsify(cases, client, how or Falsifier(), seed, window, progress))
 
 
 async def _falsify(

@@ -43,13 +43,13 @@ from fcjax.evaluation.resources import Resources, RunBudget, Work
 from fcjax.evaluation.scores import FactExtraction, assessment, coverage, equivalence
 from fcjax.io.client import Client
 from fcjax.io.files import encode_result, read_cases
+from fcjax.io.files.locks import locked
 from fcjax.io.files.results import read_results
 from fcjax.io.files.streams import Source, replacing, write_lines
 from fcjax.runs.correct_file import correct_file
 from fcjax.runs.correct_file import look as look_at
 from fcjax.runs.critique_file import critique_file
 from fcjax.runs.preview import Choice, described, preview
-from fcjax.runs.score_file import locked
 from fcjax.scoring.measures import K
 from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import completed
@@ -140,7 +140,7 @@ class _Run:
         drop_journal_of_others(folder / "before.jsonl.stages", found)
 
         def critique() -> int:
-            report = critique_file(source, before, critic, choice, watch=CaseObserver(self._observer))
+            report = critique_file(source, before, critic, choice, observer=CaseObserver(self._observer))
             lost = sum(count for status, count in report.summary.statuses.items() if status not in _FINAL)
             return lost + sum(kinds.total() for kinds in report.failed.values())
 
@@ -167,7 +167,7 @@ class _Run:
         drop_journal_of_others(folder / "corrections.jsonl.journal", found)
 
         def correct() -> int:
-            return correct_file(source, corrections, method, choice, watch=CaseObserver(self._observer)).to_try_again
+            return correct_file(source, corrections, method, choice, observer=CaseObserver(self._observer)).to_try_again
 
         self._step(corrections, [found, self._plan.critic.settings.k], correct, beside=cases, counts=False)
         name = "/".join((cell.data, cell.model, cell.corrector))

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 import orjson
 
 from fcjax.core.errors import OutputError
-from fcjax.core.records import Case
 from fcjax.io.files.streams import replacing
-from fcjax.scoring.rows import Row
+from fcjax.runs.observer import RunObserver
 from fcjax.scoring.summary import has_failed
 
 
@@ -33,27 +32,15 @@ class GridObserver(Protocol):
         """A step is done, or is `kept` from an earlier run; in `failed` of its cases something failed."""
 
 
-class CaseObserver:
-    """Passes the cases of a file that is critiqued or corrected on to the observer of the grid."""
+class CaseObserver(RunObserver):
+    """Reports every finished case of a file that is critiqued or corrected to the observer of the grid."""
 
     def __init__(self, observer: GridObserver | None):
         self._observer = observer
 
-    def begins(self, found: Any) -> None:
-        pass
-
-    def stage(self, stage: Any, case: Case, kept: bool) -> None:
-        pass
-
-    def round(self, place: int, one: Any) -> None:
-        pass
-
-    def case(self, found: Any, kept: bool = False) -> None:
+    def case(self, finished: Any, kept: bool) -> None:
         if self._observer:
             self._observer.case()
-
-    def row(self, row: Row) -> None:
-        pass
 
 
 @dataclass(slots=True)

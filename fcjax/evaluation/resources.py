@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
@@ -19,16 +18,17 @@ from fcjax.correction.baselines import METHODS
 from fcjax.correction.method import Method
 from fcjax.critic.asker import Asker
 from fcjax.critic.critic import Critic
-from fcjax.critic.ordered import in_order
 from fcjax.evaluation.layout import Cell
 from fcjax.io.client import Client
 from fcjax.io.endpoint import OPENAI, Endpoint
 from fcjax.io.http import Timeouts, Transport
+from fcjax.io.own_loop import OwnLoop, in_own_loop
 from fcjax.io.pacing import Budget
 from fcjax.io.providers import LitellmTransport, Price, price
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.local import LocalCorpus
 from fcjax.io.store import Store
+from fcjax.io.window import in_order
 from fcjax.scoring.rows import Row
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Resources:
         self, type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for corpus in self._corpora.values():
-            asyncio.run(corpus.close())
+            in_own_loop(corpus.close())
         self._opened.close()
 
     def client(self, name: str) -> Client:
@@ -163,12 +163,12 @@ class Resources:
         Raises `BudgetError` and `SettingsError` when the run must end.
         """
         stream = self._stream(owner, items, work)
-        with asyncio.Runner() as runner:
+        with OwnLoop() as loop:
             try:
-                while (row := runner.run(_next(stream))) is not None:
+                while (row := loop.run(_next(stream))) is not None:
                     yield row
             finally:
-                runner.run(stream.aclose())
+                loop.run(stream.aclose())
 
     async def _stream(
         self, owner: Critic | Client, items: Iterable[Item], work: Work[Item]

@@ -1,4 +1,4 @@
-"""The cases that are under way, as they were written down last: what a run that stops has to go on from."""
+"""The cases under way, as the journal has them: where a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fcjax.stages.traces import traces
 _AGAIN: Final = (Status.ATOMIZE_FAILED, Status.RETRIEVAL_FAILED, Status.RELATION_FAILED, Status.STOPPED)
 _FIELDS: Final = ("atoms", "contexts", "relations", "status")  # of a case, that stages may change
 
-Told = Callable[[Stage, Case, bool], None]
+OnStage = Callable[[Stage, Case, bool], None]
 
 
 class Checkpoint:
-    """What is known of the cases under way.
+    """The state of the cases under way.
 
-    `told` hears of every stage that a case has been through, in this run or, with True, in an earlier one. Without a
-    journal nothing is written down.
+    `on_stage(stage, case, kept)` is called for every stage that a case has been through, in this run or (`kept`) in an
+    earlier one. Without a journal nothing is written.
     """
 
-    def __init__(self, journal: Journal | None, told: Told):
-        self._journal, self._told = journal, told
+    def __init__(self, journal: Journal | None, on_stage: OnStage):
+        self._journal, self._on_stage = journal, on_stage
         self._written: dict[int, Case] = {}
-        self._unwritten: set[int] = set()  # cases in which something failed: what comes after rests on it
+        self._unwritten: set[int] = set()  # cases in which something failed: later stages depend on it
 
-    def taken_up(self, place: int, case: Case) -> Case:
+    def resumed(self, place: int, case: Case) -> Case:
         """The case as an earlier run left it."""
         entries = self._journal.entries(place) if self._journal is not None else []
         if entries:
@@ -39,21 +39,21 @@ class Checkpoint:
                 record = entry.applied(record)
             try:
                 case = parse_case(record)
-            except InputError:  # a stage has made something of it that cannot be read: the case begins anew
+            except InputError:  # the journal makes a case that cannot be read: start over
                 self._unwritten.add(place)
                 entries = []
         self._written[place] = case
         for entry in entries:
-            self._told(cast("Stage", entry.stage), case, True)
+            self._on_stage(cast("Stage", entry.stage), case, True)
         return case
 
     def after(self, place: int, stage: Stage, case: Case) -> None:
-        """Write down what a stage has found, unless something has failed: that is to be tried again."""
+        """Write what a stage has found to the journal, unless something has failed: then the stage is repeated."""
         before = self._written[place]
         changed, gone = _changes(before, case)
         if not (changed or gone):
-            return  # it had been through it before
-        self._told(stage, case, False)
+            return  # it had been through this stage before
+        self._on_stage(stage, case, False)
         if place in self._unwritten or has_failures(stage, case):
             self._unwritten.add(place)
             return
@@ -77,7 +77,7 @@ def has_failures(stage: Stage, case: Case) -> bool:
 
 
 def _changes(before: Case, after: Case) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a case's JSON that have changed, and the names of those that are gone."""
+    """The changed fields of a case, as JSON, and the names of those that are gone."""
     fields = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) != getattr(before, name)}
     none = object()
     extra = {key: value for key, value in after.extra.items() if before.extra.get(key, none) != value}

@@ -6,37 +6,28 @@ time that is left), K (SPEC 5), the stage that a case lacks (SPEC 7), and a dige
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-import tempfile
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import orjson
 
-from fcjax.core.errors import Fault, InputError, refuse_where_all_lack
+from fcjax.core.errors import Fault, refuse_where_all_lack
 from fcjax.io.files.cases import missing_stage
 from fcjax.io.files.digests import DIGEST_SIZE, count_atoms, digest_of
 from fcjax.io.files.objects import Item, read_objects
 from fcjax.io.files.streams import Source, display_name
+from fcjax.runs.observer import Preview
 from fcjax.scoring.measures import median_k
 
 
 @dataclass(slots=True)
-class InputScan:
-    """What a first pass over `N` cases found."""
+class InputScan(Preview):
+    """What a first pass over `N` cases found; `lacking` says, in words, which stage a case lacks."""
 
     digests: bytearray = field(default_factory=bytearray)  # [N * DIGEST_SIZE], by what each case holds
     atoms: array[int] = field(default_factory=lambda: array("l"))  # numbers of atoms, where they are known
-    missing: dict[int, str] = field(default_factory=dict)  # case (from 0) -> the stage it lacks, in words
-
-    def __len__(self) -> int:
-        return len(self.digests) // DIGEST_SIZE
 
     @property
     def k(self) -> float:
@@ -49,7 +40,7 @@ class InputScan:
 
 
 def scan_input(path: Source, limit: int | None = None) -> InputScan:
-    """The survey of the first `limit` cases of a file.
+    """Scan the first `limit` cases of a file.
 
     Raises `InputError` where there is nothing to read, or where every case lacks a stage that scoring needs.
     """
@@ -58,14 +49,15 @@ def scan_input(path: Source, limit: int | None = None) -> InputScan:
     for i, item in enumerate(islice(read_objects(path), limit)):
         value = item.value
         found.digests += _digest(item)
+        found.cases += 1
         if not isinstance(value, dict):
             continue
         if (count := count_atoms(value)) is not None:
             found.atoms.append(count)
         if lack := missing_stage(value):
-            found.missing[i] = lack
+            found.lacking[i] = lack
             first = first or item.located(Fault(lack), display_name(path), _id(value))
-    refuse_where_all_lack(first, len(found.missing), len(found), "case")
+    refuse_where_all_lack(first, len(found.lacking), found.cases, "case")
     return found
 
 
@@ -82,21 +74,3 @@ def _digest(item: Item) -> bytes:
 
 def _id(value: dict[str, Any]) -> str | None:
     return None if value.get("id") is None else str(value["id"])
-
-
-@contextmanager
-def readable_twice(source: Source) -> Iterator[str]:
-    """A path that gives the bytes of `source` as often as they are asked for: standard input and pipes are spooled."""
-    path = os.fspath(source)
-    if path != "-" and (os.path.isfile(path) or not os.path.exists(path) or os.path.isdir(path)):
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="fcjax-") as spool:
-        with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as stream:
-            shutil.copyfileobj(stream, spool)
-        spool.flush()
-        try:
-            yield spool.name
-        except InputError as error:
-            names = {spool.name: display_name(source)}
-            raise InputError(*(replace(f, file=names.get(f.file or "", f.file)) for f in error.faults)) from None

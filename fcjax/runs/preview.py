@@ -1,16 +1,14 @@
-"""The first look at a file that the critic is to go through: which cases, and what is to be done for them."""
+"""The first look at a file of cases: which of them a run takes, and which stages each will go through."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import islice
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import orjson
 
@@ -22,9 +20,11 @@ from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import questions
 from fcjax.io.files import CaseRow, case_to_dict, read_cases
 from fcjax.io.files.digests import digest_of
+from fcjax.io.files.spool import readable_twice
 from fcjax.io.files.streams import Source, display_name
+from fcjax.io.own_loop import OwnLoop, in_own_loop
 from fcjax.io.stats import CostEstimate
-from fcjax.runs.input_scan import readable_twice
+from fcjax.runs.observer import Preview
 from fcjax.scoring.score_cases import reason_of
 from fcjax.stages.parsing.refusals import declines
 from fcjax.stages.pipeline import STAGES, Pipeline, Stage, begun_from
@@ -33,10 +33,10 @@ from fcjax.stages.templates import Template
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which cases of a file, and from where on they are worked at.
+    """Which cases of a file a run takes, and from which stage on.
 
-    The first `limit`, of these `sample` drawn with `seed` and kept in order; `from_stage` says what is done anew (see
-    `begun_from`). Raises `SettingsError`.
+    The first `limit`, of these `sample` drawn with `seed` and kept in order; `from_stage` is the first stage that is
+    done again (see `begun_from`). Raises `SettingsError`.
     """
 
     limit: int | None = None
@@ -65,44 +65,36 @@ class Choice:
             yield case, row.faults, row.line
 
 
-@dataclass(slots=True)
-class Preview:
-    """What a first look at a file found."""
-
-    cases: int = 0
-    planned: Counter[Stage] = field(default_factory=Counter)  # cases that will go through each stage
-    lacking: dict[int, str] = field(default_factory=dict)  # case (from 0) -> why nothing can be done for it
-    fingerprint: str = ""  # of the cases, and of all that changes what the stages make of them
-
-
 def preview(path: str, critic: Critic, choice: Choice) -> Preview:
-    """The first look at a file. Raises `InputError` where nothing can be done for any case."""
+    """The first look at a file for a critic. Raises `InputError` where nothing can be done for any case."""
 
     def stages(case: Case, _: bool) -> Iterable[Stage]:
         return planned(critic.pipeline, case)
 
-    return first_look(path, choice, settings_of(critic, choice), critic.pipeline.lacks, stages)
+    return first_look(path, choice, critic.pipeline.lacks, stages, settings_of(critic, choice))
 
 
 def first_look(
     path: str,
     choice: Choice,
-    settings: dict[str, Any],
-    lacks: Callable[[Case], str | None],
-    stages: Callable[[Case, bool], Iterable[Stage]],
+    lacks: Callable[[Case], Fault | str | None],
+    stages: Callable[[Case, bool], Iterable[Stage]] = lambda case, lacking: (),
+    settings: dict[str, Any] | None = None,
 ) -> Preview:
-    """The outlook on the chosen cases of a file: what each `lacks`, if anything, and the `stages` that it will go
-    through, given that and whether it lacks something. Raises `InputError` where nothing can be done for any case."""
+    """The first look at the chosen cases of a file.
+
+    `lacks(case)` says what a case lacks, if anything, and `stages(case, lacking)` which stages it will go through. The
+    fingerprint is made from the cases and `settings`. Raises `InputError` where every case lacks something.
+    """
     found, first = Preview(), None
     digest = hashlib.blake2b(orjson.dumps(settings), digest_size=16)
     for case, faults, line in choice.cases(path):
-        lack = faults[0] if faults else None
-        if lack is None and (why := lacks(case)):
-            lack = Fault(why)
+        lack = faults[0] if faults else lacks(case)
         if lack:
-            found.lacking[found.cases] = lack.message
-            first = first or replace(lack, file=display_name(path), line=lack.line or line, case=case.id)
-        found.planned.update(stages(case, lack is not None))
+            fault = lack if isinstance(lack, Fault) else Fault(lack)
+            found.lacking[found.cases] = fault.message
+            first = first or replace(fault, file=display_name(path), line=fault.line or line, case=case.id)
+        found.planned.update(stages(case, bool(lack)))
         digest.update(digest_of(orjson.dumps(case_to_dict(case))))
         found.cases += 1
     refuse_where_all_lack(first, len(found.lacking), found.cases, "row")
@@ -157,12 +149,14 @@ def estimate_file(
     *,
     count_tokens: Callable[[Prompt], int] | None = None,
 ) -> tuple[Preview, dict[Stage, Prospect]]:
-    """What is known of a run before it: what each stage will ask, as far as that does not depend on others. Nothing is
-    sent. Raises as `outlook` does.
+    """What a run will ask, per stage, as far as that does not depend on the stages before. Nothing is sent.
+
+    Raises as `preview` does.
     """
     choice = choice or Choice()
     prospects: dict[Stage, Prospect] = {}
-    with readable_twice(source) as path, _Rehearsal(critic) as rehearsal:
+    with readable_twice(source) as path, OwnLoop() as loop:
+        rehearsal = _Rehearsal(critic, loop)
         found = preview(path, critic, choice)
         ready: Counter[Stage] = Counter()
         for case, _, _ in choice.cases(path):
@@ -176,7 +170,7 @@ def estimate_file(
                 searches = sum(rehearsal.searches(case) for case in those)
             elif ready[stage] and critic.client is not None:
                 prompts = (prompt for case in those for prompt in rehearsal.prompts(stage, case))
-                asks = asyncio.run(critic.client.estimate(prompts, count_tokens=count_tokens))
+                asks = in_own_loop(critic.client.estimate(prompts, count_tokens=count_tokens))
             prospects[stage] = Prospect(cases, cases - ready[stage], asks, searches)
     return found, prospects
 
@@ -192,15 +186,10 @@ def _ready(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 class _Rehearsal:
-    """Stages that run with nobody to answer them: what they ask first is known then.
+    """Runs stages without a model and without a source of evidence, to see what they ask first."""
 
-    Whoever counts may be in an event loop already, so that they run in a thread that has its own.
-    """
-
-    def __init__(self, critic: Critic):
-        self._pipeline, self._how = critic.pipeline, critic.how
-        self._thread = ThreadPoolExecutor(1, "fcjax rehearsal")
-        self._runner = asyncio.Runner()
+    def __init__(self, critic: Critic, loop: OwnLoop):
+        self._pipeline, self._how, self._loop = critic.pipeline, critic.how, loop
 
     def prompts(self, stage: Stage, case: Case) -> Iterator[Prompt]:
         """What `stage` asks about a case."""
@@ -213,36 +202,26 @@ class _Rehearsal:
             return _UNASKED
 
         work: Any = getattr(self._pipeline, stage)
-        self._run(work.run(_afresh(case), ask))
+        self._loop.run(work.run(_without_failure(case), ask))
         return iter(asked)
 
     def searches(self, case: Case) -> int:
-        """How many searches there are for a case."""
+        """The number of searches for a case."""
         queries: list[str] = []
 
         async def search(query: str, k: int) -> Failure:
             queries.append(query)
             return _UNASKED
 
-        self._run(self._pipeline.retrieve.run(_afresh(case), search))
+        self._loop.run(self._pipeline.retrieve.run(_without_failure(case), search))
         return len(queries)
-
-    def _run(self, work: Coroutine[Any, Any, Case]) -> None:
-        self._thread.submit(self._runner.run, work).result()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._thread.submit(self._runner.close).result()
-        self._thread.shutdown()
 
 
 _UNASKED: Final = Failure("unasked", "this is a rehearsal")
 
 
-def _afresh(case: Case) -> Case:
-    """The case without a failure that it had before: the stages leave failed ones alone."""
+def _without_failure(case: Case) -> Case:
+    """The case without an earlier failure: stages leave failed cases alone."""
     return replace(case, status=Status.OK)
 
 

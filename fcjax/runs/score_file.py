@@ -1,23 +1,20 @@
-"""A stream of cases through the engine, in order, in bounded memory, to be stopped and gone on with at any moment.
+"""A file of cases through the engine: in order, in bounded memory, stopped and resumed at any moment.
 
-Cases go through in chunks that depend on their position alone. While a worker thread has the engine at one chunk,
-this thread reads the next and writes the one before. A finished row is in the file before the next one is begun, and
-its fingerprint says what it was made from: running the same command again keeps the rows that are its own.
+Cases go through in chunks that depend on their position alone. While a worker thread runs the engine on one chunk, this
+thread reads the next and writes the one before. A finished row is in the file before the next one is begun, and its
+fingerprint says what it was made from: the same command keeps the rows that are its own.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -42,7 +39,9 @@ from fcjax.io.files.objects import Row as FileRow
 from fcjax.io.files.objects import read_rows
 from fcjax.io.files.results import working_file
 from fcjax.io.files.streams import Source, display_name, output_name, refuse_input
-from fcjax.runs.input_scan import InputScan, readable_twice, scan_input
+from fcjax.runs.file_run import begin_run
+from fcjax.runs.input_scan import InputScan, scan_input
+from fcjax.runs.observer import RunObserver
 from fcjax.scoring.rows import Row, unscored_row
 from fcjax.scoring.score_cases import Fingerprints, Job, feedback_of, job, posteriors, reason_of, rows, with_feedback
 from fcjax.scoring.settings import Settings
@@ -52,17 +51,7 @@ if TYPE_CHECKING:
     from fcjax.inference.posterior import Posterior
 
 CHUNK: Final = 512
-"""Cases that the engine gets at a time."""
-
-
-class ScoreObserver(Protocol):
-    """Someone who looks on while a file is scored."""
-
-    def begins(self, found: InputScan) -> None:
-        """The first look at the input is done."""
-
-    def row(self, row: Row, kept: bool) -> None:
-        """The next case is finished, or `kept` from an earlier run."""
+"""Cases per call of the engine."""
 
 
 def score(
@@ -72,65 +61,60 @@ def score(
     *,
     overwrite: bool = False,
     limit: int | None = None,
-    watch: ScoreObserver | None = None,
+    observer: RunObserver | None = None,
     feedback: bool = False,
 ) -> Summary:
-    """Score the first `limit` cases of a file; write a row each to `out` (SPEC 7), and sum them up.
+    """Score the first `limit` cases of a file, write one row per case to `out` (SPEC 7), and summarise them.
 
     What an earlier run with the same input and settings left in `out` is kept, and the file ends up as if it had never
-    stopped. A case that cannot be scored gets a row that says why. Raises `InputError` where nothing can be read or no
-    case can be scored, `SettingsError`, and `OutputError` where `out` cannot be written, is in use, or holds something
-    else and `overwrite` is not set. With `feedback` the rows say too what is to be told to whoever corrects (SPEC 6).
+    stopped. A case that cannot be scored gets a row that says why. With `feedback` the rows also have the feedback for
+    a corrector (SPEC 6). Raises `InputError` where nothing can be read or no case can be scored, `SettingsError`, and
+    `OutputError` where `out` cannot be written, is in use, or holds something else and `overwrite` is not set.
     """
     settings = settings or Settings()
     if out is not None:
-        for written in (out, working_file(out)):
-            refuse_input(written, source)
-    with readable_twice(source) as path, ExitStack() as open_things:
-        found = scan_input(path, limit)
+        refuse_input(working_file(out), source)
+    with (
+        begin_run(source, out, lambda path: scan_input(path, limit), observer, appends=True) as run,
+        ExitStack() as opened,
+    ):
+        path, found = run.path, run.found
         settings = replace(settings, k=found.k if settings.k is None else settings.k)
         prints = Fingerprints(settings, feedback=feedback)
+        summary = Summary(settings.k or 1)
 
         def print_of(i: int) -> str:
             return prints.of(found.digest(i))
 
-        summary = Summary(settings.k or 1)
-        if watch:
-            watch.begins(found)
-        kept, write = 0, None
-        if out is not None:
-            open_things.enter_context(locked(out))
-            end = 0
-            earlier: Iterable[tuple[Row, int]] = ()
-            if not overwrite and os.fspath(out) != "-":
-                earlier = _kept_rows(
-                    out, print_of, len(found), lambda i: next(islice(_read(path, settings), i, None)).id
-                )
-            for row, end in earlier:  # noqa: B007, where the last one ends is where the work goes on
-                kept += 1
-                summary.add(row)
-                if watch:
-                    watch.row(row, kept=True)
-            write = open_things.enter_context(ResultsWriter(out, end)).write
+        def id_of(i: int) -> str:
+            return next(islice(_read(path, settings), i, None)).id
+
+        def report(row: Row, kept: bool) -> None:
+            summary.add(row)
+            run.observer.row(row, kept)
+
+        kept = end = 0
+        if out is not None and not (overwrite or os.fspath(out) == "-"):
+            for kept, (row, end) in enumerate(_kept_rows(out, print_of, found.cases, id_of), 1):  # noqa: B007
+                report(row, kept=True)
+        write = None if out is None else opened.enter_context(ResultsWriter(out, end)).write
         for row in _score_from(path, kept, settings, found, print_of, feedback):
             if write:
                 write(row)
-            summary.add(row)
-            if watch:
-                watch.row(row, kept=False)
-        return summary
+            report(row, kept=False)
+    return summary
 
 
 def _score_from(
     path: str, first: int, settings: Settings, found: InputScan, print_of: Callable[[int], str], feedback: bool
 ) -> Iterator[Row]:
-    """The rows from case `first` on. The chunk that it falls in is done as a whole, as in any other run."""
-    if first == len(found):
+    """The rows from case `first` on. Its whole chunk is done, as in any other run, so that the rows are the same."""
+    if first == found.cases:
         return
     begin = first - first % CHUNK
     jobs = (
-        _job(row, settings, found.missing.get(i), print_of(i))
-        for i, row in enumerate(islice(_read(path, settings), begin, len(found)), begin)
+        _job(row, settings, found.lacking.get(i), print_of(i))
+        for i, row in enumerate(islice(_read(path, settings), begin, found.cases), begin)
     )
     skip = first - begin
     for row in _through_engine(jobs, settings, feedback):
@@ -152,7 +136,7 @@ def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
 
 
 def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str) -> Job | Row:
-    """The work that a row of the input is, or what it comes out as where there is nothing for the engine to do."""
+    """The job that a row of the input makes, or its result where the engine has nothing to do."""
     if row.value is None:
         return unscored_row(row.id, Status.INVALID_INPUT, reason_of(row.faults), fingerprint)
     return job(row.value, settings, lack, fingerprint)
@@ -179,7 +163,7 @@ def _through_engine(jobs: Iterator[Job | Row], settings: Settings, feedback: boo
         if before:
             yield from finished(*before)
     finally:
-        worker.shutdown(wait=False, cancel_futures=True)  # who stops a run does not want to wait for the engine
+        worker.shutdown(wait=False, cancel_futures=True)  # an interrupt does not wait for the engine
 
 
 def _kept_rows(
@@ -241,9 +225,9 @@ def _is_cut_short(rest: bytes, id: str, fingerprint: str) -> bool:
 
 
 def one_graph(source: Source, format: Format, settings: Settings, case_id: str | None = None) -> FactGraph:
-    """The graph of the one case, fact graph or UAI model that a file holds, or of the case that is named.
+    """The graph of the one case, fact graph or UAI model that a file holds, or of the case `case_id`.
 
-    Raises `InputError` where there is no such one, or more than one, and `SettingsError` for other formats.
+    Raises `InputError` where there is none, or more than one, and `SettingsError` for other formats.
     """
     if format == "uai":
         return FactGraph.from_model(read_uai(source))
@@ -262,34 +246,3 @@ def one_graph(source: Source, format: Format, settings: Settings, case_id: str |
     if format != "graph":
         return settings.graph(row.value)
     return FactGraph.from_dict(row.value, **settings.numbers())
-
-
-@contextmanager
-def locked(out: Source) -> Iterator[None]:
-    """Hold a lock on `out` against other runs of this user; it ends with the process, however that ends."""
-    if os.fspath(out) == "-" or sys.platform == "win32" or (os.path.exists(out) and not os.path.isfile(out)):
-        yield
-        return
-    import fcntl
-
-    # The lock is not the output itself: that one may be compressed at the end, and replaced.
-    name = hashlib.blake2b(os.path.realpath(out).encode(errors="surrogateescape"), digest_size=16).hexdigest()
-    path = Path(tempfile.gettempdir(), f"fcjax-{os.getuid()}-{name}.lock")
-    while True:
-        with open(path, "ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                fault = f"{output_name(out)}: another run is writing to it; wait for it, or stop it"
-                raise OutputError(fault) from None
-            try:
-                current = os.path.samestat(os.fstat(lock.fileno()), os.stat(path))
-            except FileNotFoundError:
-                current = False
-            if not current:
-                continue  # whoever held it has removed it meanwhile
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-            return

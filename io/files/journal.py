@@ -1,8 +1,8 @@
-"""The journal of a run: what each stage has changed in which case, for the run that goes on after a stop.
+"""The journal of a run: what each stage has changed in which case, so that a stopped run can be resumed.
 
 A file of lines. The first says what the run is of; each of the others has the fields of one case that one stage has
-changed, and those alone. A line is the system's before the next one is written, so that a process which is killed
-loses at most the line that it was at.
+changed, and those alone. Each line is handed to the system before the next one is written, so that a process which
+is killed loses at most one line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JournalEntry:
 
 
 def _case_of(line: bytes) -> int:
-    """The place of the case that an entry is about; -1 for a line that is no entry."""
+    """The place of the case that an entry is about; -1 for a line that is not an entry."""
     try:
         entry = orjson.loads(line) if line.endswith(b"\n") else None
     except orjson.JSONDecodeError:
@@ -51,13 +51,13 @@ def _case_of(line: bytes) -> int:
 
 
 class Journal:
-    """The journal under `path` of the run that `fingerprint` stands for; what an earlier one has written is kept.
+    """The journal under `path` of the run with this `fingerprint`; what an earlier run has written is kept.
 
-    It holds two numbers an entry in memory, whatever is in them. A last line that was cut short, and all that follows
-    a line which is no entry, is dropped. Use it in a `with` block, by one run at a time.
+    In memory it holds two numbers per entry. A last line that was cut short, and everything after a line which is not
+    an entry, is dropped. Use it in a `with` block, by one run at a time.
 
-    Raises `OutputError` where the file is another run's, or no journal, and `overwrite` is not set; and where it cannot
-    be written.
+    Raises `OutputError` where the file is another run's or not a journal, and `overwrite` is not set; and where it
+    cannot be written.
     """
 
     def __init__(self, path: Source, fingerprint: str, *, overwrite: bool = False):
@@ -100,16 +100,14 @@ class Journal:
             raise OutputError(f"{output_name(self._path)}: cannot be read: {error.strerror or error}") from error
 
     def _check_beginning(self, first: bytes, header: bytes) -> None:
-        """Raise unless the file was given up in the middle of its first line."""
+        """Raise unless the file was cut short in its first line."""
         if (first.startswith(_BEGINNING) or _BEGINNING.startswith(first)) and not first.endswith(b"\n"):
             return
         if first.startswith(_BEGINNING):
-            seen = "has the stages of another run: its input or settings were others"
-            remedy = (
-                "use those to go on with it, name another output, or give --overwrite (overwrite=True) to begin anew"
-            )
+            seen = "has the stages of another run, with other input or settings"
+            remedy = "use those to resume it, name another output, or start over with --overwrite (overwrite=True)"
         else:
-            seen = "is no journal of a run, which is kept under this name until the run is complete"
+            seen = "is not the journal of a run, which is kept under this name until the run is complete"
             remedy = "move it away, or name another output; --overwrite (overwrite=True) would replace it"
         raise OutputError(f"{output_name(self._path)}: {seen}; {remedy}")
 
@@ -121,7 +119,7 @@ class Journal:
         self._offset.append(offset)
 
     def entries(self, case: int) -> list[JournalEntry]:
-        """What an earlier run has left about a case, by its place from 0, in order."""
+        """The entries of an earlier run about a case, by its place from 0, in order."""
         found: list[JournalEntry] = []
         number = self._last[case] if case < len(self._last) else -1
         while number >= 0:
@@ -132,7 +130,7 @@ class Journal:
         return found[::-1]
 
     def write(self, case: int, stage: str, changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
-        """Write down what a stage has changed in a case, for the runs that follow; not for `entries` of this one."""
+        """Write what a stage has changed in a case, for later runs: `entries` of this run does not see it."""
         line = {"case": case, "stage": stage, "set": changed}
         if names := list(gone):
             line["gone"] = names
@@ -143,7 +141,7 @@ class Journal:
         self._lines.close()
 
     def remove(self) -> None:
-        """Close the journal and take it away: the run is complete."""
+        """Close the journal and delete it: the run is complete."""
         self.close()
         self._path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Results (SPEC 7): one JSON line a case, the same bytes for the same results, and a file that can be gone on with."""
+"""Results (SPEC 7): one JSON line per case, the same bytes for the same results, in a file that can be resumed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIGITS = 7
 def encode_result(result: Mapping[str, Any]) -> bytes:
     """The line of a result, without its end: keys in the given order, floats rounded to `DIGITS` decimals.
 
-    NaN and infinities become null: JSON has no word for them.
+    NaN and infinities become null: JSON cannot express them.
     """
     return orjson.dumps(_rounded(result))
 
@@ -41,7 +41,7 @@ def _rounded(value: Any) -> Any:
 
 
 def read_results(path: Source) -> Iterator[dict[str, Any]]:
-    """The results of a complete file, as a stream. Raises `InputError` at the first row that is none."""
+    """The results of a complete file, as a stream. Raises `InputError` at the first row that is not a result."""
     name = display_name(path)
     for item in read_objects(path):
         if item.faults:
@@ -61,10 +61,10 @@ class Finished:
 
 
 def read_finished(path: Source) -> Iterator[Finished]:
-    """The finished results of a file that a run may have left in the middle, in order; nothing where there is no file.
+    """The finished results of a file that a stopped run may have left, in order; nothing where there is no file.
 
-    A last line that was cut short is left out, and so is all that follows a line that is not a JSON object. Hand the
-    last `end` to `ResultsWriter` as `keep` and go on after it.
+    A last line that was cut short is left out, and so is all that follows a line that is not a JSON object. Give the
+    last `end` to `ResultsWriter` as `keep` to continue after it.
     """
     path, work, end = Path(path), working_file(path), 0
     if not work.is_file():
@@ -94,10 +94,10 @@ def working_file(path: Source) -> Path:
 
 
 class ResultsWriter:
-    """Appends results to a file, a line each, and can go on with a file that an earlier run has left.
+    """Appends results to a file, one line each; it can continue a file that an earlier run has left.
 
     A name that ends in `.gz` or `.json` is written when the run is complete; until then the lines gather in a file of
-    the same name with `.part` behind it. Use it in a `with` block: a block that fails leaves the finished lines.
+    the same name with `.part` appended. Use it in a `with` block: a block that fails leaves the finished lines.
     Raises `OutputError`.
     """
 

@@ -69,14 +69,20 @@ def refuse_input(out: Source, *sources: Source | None) -> None:
             raise OutputError(f"{output_name(out)}: is the input itself; name another file")
 
 
+def is_stream(out: Source) -> bool:
+    """Whether an output is standard output, a pipe or a device: it has no file beside it, and is never replaced."""
+    return os.fspath(out) == "-" or (os.path.exists(out) and not os.path.isfile(out) and not os.path.isdir(out))
+
+
 def check_folder(out: Source) -> None:
     """Raise `OutputError`, before any work, where `out` names a file in a folder that cannot be written to."""
-    if os.fspath(out) == "-":
+    if is_stream(out):
         return
     folder = os.path.dirname(os.path.realpath(out))
+    if not os.path.isdir(folder):
+        raise OutputError(f"{output_name(out)}: its folder does not exist; create the folder first, or name another")
     if not os.access(folder, os.W_OK):
-        seen = "cannot be written to" if os.path.isdir(folder) else "does not exist"
-        raise OutputError(f"{output_name(out)}: its folder {seen}; name a file in another one")
+        raise OutputError(f"{output_name(out)}: its folder cannot be written to; name a file in another folder")
 
 
 def _file_of(path: Source, stream: Any) -> os.stat_result | None:

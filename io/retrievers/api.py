@@ -17,12 +17,10 @@ from fcjax.core.prompts import Failure
 from fcjax.io.http import Timeouts, behind_proxy
 from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubbed
 from fcjax.io.pacing import Clock, Concurrency, RateLimit, RealClock, Retry
+from fcjax.io.stop_rule import StopRule
 
 Judge = Callable[[int, Any], Again | Refused | None]
 """What a service's own words for trouble mean, from a status and the document; None where there is no trouble."""
-
-HOPELESS: Final = frozenset({"unauthorized", "forbidden", "not_found", "quota", "tls"})
-"""Refusals that every search would meet. Where one comes before the first answer, nothing more is sent."""
 
 _MOST: Final = 16 << 20  # bytes of an answer
 _BY_STATUS: Final = {401: "unauthorized", 402: "quota", 403: "forbidden", 404: "not_found", 405: "not_found"}
@@ -60,8 +58,7 @@ class SearchApi:
         self._timeouts = timeouts or Timeouts(connect=10.0, read=30.0, total=60.0)
         self._clock, self._random = clock or RealClock(), random or Random()
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that calls first
-        self._reached = False
-        self._stopped: Failure | None = None
+        self._rule = StopRule("as an earlier search met this, no more are sent")
 
     async def call(
         self, path: str, *, json: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
@@ -70,13 +67,13 @@ class SearchApi:
         for attempt in count(1):
             async with self._slots:
                 await self._rate.reserve(0)  # not before: turns that wait for slots would be taken all at once
-                if self._stopped is not None:
-                    return self._stopped
+                if self._rule.stopped is not None:
+                    return self._rule.stopped
                 self.sent += 1
                 outcome = await self._once(path, json, params)
             match outcome:
                 case dict():
-                    self._reached = True
+                    self._rule.answered()
                     self._slots.succeeded()
                     return outcome
                 case Refused(kind, reason):
@@ -98,8 +95,7 @@ class SearchApi:
     def _failed(self, kind: str, reason: str, attempts: int) -> Failure:
         remedy = self._remedies.get(kind)
         reason = f"{reason}; {remedy}" if remedy else reason
-        if kind in HOPELESS and (kind == "quota" or not self._reached) and self._stopped is None:
-            self._stopped = Failure(kind, f"{reason} (as an earlier search met this, no more are sent)")
+        self._rule.failed(kind, reason)
         return Failure(kind, reason, attempts)
 
     async def _once(
@@ -125,10 +121,10 @@ class SearchApi:
         except ValueError:
             document = None
         after = retry_after(headers, time.time())
-        told = self._judge(status, document)
-        if told is not None:
-            words = self._scrubbed(told.reason)
-            return Refused(told.kind, words) if isinstance(told, Refused) else Again(told.kind, words, after)
+        judged = self._judge(status, document)
+        if judged is not None:
+            words = self._scrubbed(judged.reason)
+            return Refused(judged.kind, words) if isinstance(judged, Refused) else Again(judged.kind, words, after)
         if status == 200:
             if isinstance(document, dict):
                 return document

@@ -1,4 +1,4 @@
-"""A source of evidence behind the store: what was found is on disk, and a run can be repeated without the source."""
+"""A source of evidence with the store in front: what was found is on disk, and a run can be repeated without it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fcjax.io.store import Store
 
 @dataclass(slots=True)
 class SearchStats:
-    """What became of the searches. `asked` = `answered` + all in `failed` + those under way."""
+    """Counts of searches. `asked` = `answered` + all in `failed` + those under way."""
 
     asked: int = 0
-    answered: int = 0  # passages or none: the source had its say
+    answered: int = 0  # by the source, with passages or none
     failed: Counter[str] = field(default_factory=Counter)  # the others, by kind
     hits: int = 0  # answers that came from the store
     shared: int = 0  # answers that came from the same search under way
-    sent: int = 0  # searches that the source itself was given
+    sent: int = 0  # searches that the source itself was asked
     passages: int = 0  # in all answers
 
 

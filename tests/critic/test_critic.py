@@ -18,10 +18,11 @@ from scripted_server import ScriptedServer
 import fcjax
 from fcjax.core.errors import BudgetError, InputError, SettingsError
 from fcjax.core.passages import Passage
-from fcjax.critic.critic import AHEAD, CHUNK, Critic, critique, in_own_loop
+from fcjax.critic.critic import AHEAD, CHUNK, Critic, critique
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.cases import case_to_dict, parse_case
+from fcjax.io.own_loop import in_own_loop
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
 from fcjax.runs.score_file import score

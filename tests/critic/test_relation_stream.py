@@ -17,6 +17,7 @@ from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files import parse_case, read_cases
+from fcjax.io.files.locks import locked
 from fcjax.io.outcome import Refused
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
@@ -243,12 +244,21 @@ def test_an_endpoint_that_answers_anything_is_asked_on(tmp_path, once):
     assert (tally.pairs, tally.failed["invalid_request"]) == (90, 89)
 
 
+def test_two_runs_never_write_to_one_file(tmp_path, source):
+    out = tmp_path / "out.jsonl"
+    with ScriptedServer(judge) as server:
+        with locked(out), pytest.raises(OutputError, match="another run is writing to it"):
+            relate_file(source, out, client_of(server))
+        assert server.calls == 0
+        relate_file(source, out, client_of(server))
+
+
 def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
     with ScriptedServer(judge) as server, Store.open(tmp_path / "store") as store:
         relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
         before = (tmp_path / "out.jsonl").read_bytes()
         packed = RelationConfig(model=RelationModel(style="packed"))
-        with pytest.raises(InputError, match=r"out\.jsonl: the store has an answer to none of \d+ pairs"):
+        with pytest.raises(InputError, match=r"out\.jsonl: the store answers none of \d+ prompts"):
             relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), packed)
         assert (tmp_path / "out.jsonl").read_bytes() == before
         wider = RelationConfig(version="FR3")  # some answers are there: what is missing is a failure in its place
@@ -395,6 +405,6 @@ def test_a_dead_endpoint_takes_no_files_place_however_few_the_prompts(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         client = Client(Endpoint(f"http://127.0.0.1:{nobody.getsockname()[1]}", "m"), retry=Retry(attempts=1))
-        with pytest.raises(SettingsError, match="nobody answers there: 2 prompts in vain"):
+        with pytest.raises(SettingsError, match="endpoint unreachable: 2 prompts failed"):
             relate_file(source, out, client, RelationConfig())
     assert out.read_text() == "earlier\n"

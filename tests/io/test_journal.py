@@ -89,7 +89,7 @@ def test_what_follows_a_line_that_is_no_entry_is_dropped(path):
 def test_another_runs_journal_is_refused_and_left_alone(path):
     fill(path, (0, "atomize", {}))
     before = path.read_bytes()
-    with pytest.raises(OutputError, match=r"of another run: .* give --overwrite \(overwrite=True\) to begin anew"):
+    with pytest.raises(OutputError, match=r"of another run, .* start over with --overwrite \(overwrite=True\)"):
         Journal(path, "another run")
     assert path.read_bytes() == before
     with Journal(path, "another run", overwrite=True) as journal:
@@ -101,7 +101,7 @@ def test_another_runs_journal_is_refused_and_left_alone(path):
 @pytest.mark.parametrize("content", [b"precious\n", b"precious", b"{}\n", b"\n"])
 def test_what_is_no_journal_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
-    with pytest.raises(OutputError, match=r"is no journal of a run.*; move it away, or name another output"):
+    with pytest.raises(OutputError, match=r"is not the journal of a run.*; move it away, or name another output"):
         Journal(path, "a run")
     assert path.read_bytes() == content
 

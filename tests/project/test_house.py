@@ -22,7 +22,7 @@ PACKAGES = {"fcjax": ROOT / "fcjax", "fcjax.kernels": ROOT / "kernels", "fcjax.i
 # rooms above it in this list only; the list of a floor's names is its whole description.
 ROOMS: dict[str, set[str]] = {
     "core": set(),
-    "io": {"aiohttp", "bm25s", "litellm", "numpy", "orjson", "pypdf", "trafilatura", "yarl"},
+    "io": {"aiohttp", "bm25s", "filelock", "litellm", "numpy", "orjson", "pypdf", "trafilatura", "yarl"},
     "kernels": {"jax", "jaxlib", "jaxtyping", "numba", "numpy"},
     "graph": {"jaxtyping", "numpy", "scipy"},
     "inference": {"jax", "jaxtyping", "numpy"},

@@ -23,7 +23,8 @@ from fcjax.io.pacing import Budget, Retry
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.store import Store
 from fcjax.runs.correct_file import CorrectReport, all_settings, correct_file, sides
-from fcjax.runs.critique_file import cases_file, critique_file
+from fcjax.runs.critique_file import critique_file
+from fcjax.runs.file_run import cases_file
 from fcjax.scoring.settings import Settings
 
 TOWNS = 8
@@ -216,7 +217,7 @@ def test_a_run_that_stops_goes_on_where_it_was(server, source, tmp_path):
             method = method_of(server, store=store, budget=Budget(prompts=budget), open_cases=2)
             try:
                 report = correct_file(source, out, method)
-                kept.append(report.taken_up)
+                kept.append(report.resumed)
             except BudgetError:
                 assert out.with_name("out.jsonl.journal").exists()
                 assert not out.exists()
@@ -243,7 +244,7 @@ def test_what_failed_before_a_stop_is_tried_again(server, source, tmp_path):
         assert 1 not in [line["case"] for line in lines]
         server.answer = scripted_writer.answer
         report = correct_file(source, out, method_of(server, store=store))
-    assert report.taken_up == len(lines)
+    assert report.resumed == len(lines)
     assert (report.statuses, report.stops) == ({"ok": TOWNS}, {"theta": TOWNS})
 
 

@@ -20,13 +20,16 @@ from fcjax.critic.critic import Critic
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.journal import Journal
+from fcjax.io.files.locks import locked
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.domains import Domains
 from fcjax.io.store import Store
-from fcjax.runs.critique_file import cases_file, critique_file
+from fcjax.runs.critique_file import critique_file
+from fcjax.runs.file_run import cases_file
+from fcjax.runs.observer import RunObserver
 from fcjax.runs.preview import Choice, settings_of
-from fcjax.runs.score_file import locked, score
+from fcjax.runs.score_file import score
 from fcjax.scoring.settings import Settings
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
@@ -186,7 +189,7 @@ def test_a_run_that_stops_goes_on_where_it_was(server, source, tmp_path):
                 assert not out.exists()
                 assert not cases_file(out).exists()
             searches += retrieve.searches
-        assert report.taken_up > 0
+        assert report.resumed > 0
     assert files(out) == files(calm)
     assert not stages_file(out).exists()
     assert server.calls == calls
@@ -255,7 +258,7 @@ def test_scoring_settings_do_not_end_a_journal(server, source, tmp_path):
     with pytest.raises(BudgetError):
         critique_file(source, out, critic_of(server, budget=Budget(prompts=30)))
     report = critique_file(source, out, critic_of(server, settings=Settings(preset="release", k=3)))
-    assert report.taken_up > 0
+    assert report.resumed > 0
 
 
 def test_settings_are_described_alike_in_every_process(server):
@@ -444,27 +447,27 @@ def test_a_replay_without_any_answer_takes_no_files_place(server, source, tmp_pa
 def test_the_watch_sees_every_stage_once(server, source, tmp_path):
     seen, out = [], tmp_path / "out.jsonl"
 
-    class Watch:
+    class Watch(RunObserver):
         def begins(self, found):
             self.planned = dict(found.planned)
 
         def stage(self, stage, case, kept):
             seen.append((case.id, stage, kept))
 
-        def case(self, critique):
-            seen.append((critique.case.id, "case", False))
+        def case(self, finished, kept):
+            seen.append((finished.case.id, "case", False))
 
-        def row(self, row):
+        def row(self, row, kept):
             seen.append((row["id"], "row", False))
 
     watch = Watch()
     with Store.open(tmp_path / "store") as store:
         critic = critic_of(server, store=store, pipeline=EVERYTHING, budget=Budget(prompts=80))
         with pytest.raises(BudgetError):
-            critique_file(source, out, critic, watch=watch)
+            critique_file(source, out, critic, observer=watch)
         first = [one for one in seen if one[1] not in ("case", "row")]
         seen.clear()
-        critique_file(source, out, critic_of(server, store=store, pipeline=EVERYTHING), watch=watch)
+        critique_file(source, out, critic_of(server, store=store, pipeline=EVERYTHING), observer=watch)
     assert watch.planned == dict.fromkeys(("atomize", "revise", "query", "retrieve", "summarise", "relate"), TOWNS)
     assert len({one[:2] for one in seen}) == len(seen)
     assert {one[:2] for one in seen if one[2]} == {one[:2] for one in first}

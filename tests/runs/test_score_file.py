@@ -17,6 +17,7 @@ from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.limits import Limits, default_memory
 from fcjax.inference.engine import default_backend
 from fcjax.runs import score_file as bulk
+from fcjax.runs.observer import RunObserver
 from fcjax.runs.score_file import Settings, score
 
 
@@ -158,7 +159,7 @@ def test_going_on_after_a_stop_at_any_byte_gives_the_same_file(source, tmp_path)
         assert summary.to_dict() == expected_summary, cut
 
 
-class Stopper:
+class Stopper(RunObserver):
     """Looks on, and stops the run after some rows."""
 
     def __init__(self, after):
@@ -166,7 +167,7 @@ class Stopper:
         self.seen = []
 
     def begins(self, found):
-        self.total = len(found)
+        self.total = found.cases
 
     def row(self, row, kept):
         self.seen.append((row["id"], kept))
@@ -179,10 +180,10 @@ class Stopper:
 def test_what_was_finished_before_an_interrupt_is_kept(source, tmp_path, after):
     out = tmp_path / "out.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        score(source, out, watch=Stopper(after))
+        score(source, out, observer=Stopper(after))
     assert [row["id"] for row in rows_in(out)] == [f"case-{i}" for i in range(after)]
     watch = Stopper(None)
-    score(source, out, watch=watch)
+    score(source, out, observer=watch)
     assert watch.seen == [(f"case-{i}", i < after) for i in range(11)]
     score(source, tmp_path / "whole.jsonl")
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
@@ -193,7 +194,7 @@ def test_a_finished_file_is_left_alone(source, tmp_path):
     score(source, out)
     before = out.read_bytes()
     watch = Stopper(None)
-    score(source, out, watch=watch)
+    score(source, out, observer=watch)
     assert out.read_bytes() == before
     assert all(kept for _, kept in watch.seen)
 
@@ -224,7 +225,7 @@ def test_results_in_other_containers(source, tmp_path, name):
     score(source, tmp_path / "out.jsonl")
     packed = tmp_path / name
     with pytest.raises(KeyboardInterrupt):
-        score(source, packed, watch=Stopper(5))
+        score(source, packed, observer=Stopper(5))
     assert not packed.exists()  # it takes its place when it is complete
     score(source, packed)
     if name.endswith(".gz"):
@@ -360,7 +361,7 @@ def test_a_line_of_this_run_that_was_cut_short_is_done_again(source, tmp_path, e
 def test_a_finished_file_beside_the_lines_of_a_stopped_run_must_be_its_own(source, tmp_path, content):
     out, part = tmp_path / "out.json", tmp_path / "out.json.part"
     with pytest.raises(KeyboardInterrupt):
-        score(source, out, watch=Stopper(5))
+        score(source, out, observer=Stopper(5))
     out.write_text(content)
     before = part.read_bytes()
     with pytest.raises(OutputError, match="overwrite"):
@@ -406,7 +407,7 @@ def test_two_runs_never_write_to_one_file(source, tmp_path):
 
     watch = Second(2)
     with pytest.raises(KeyboardInterrupt):
-        score(source, out, watch=watch)
+        score(source, out, observer=watch)
     assert len(watch.seen) == 2
     score(source, out)  # the lock ended with the run
     assert len(rows_in(out)) == 11

@@ -18,8 +18,8 @@ from fcjax.correction.baselines.evidence import passages_of, prepared
 from fcjax.correction.verdicts import Vocabulary
 from fcjax.critic.asker import Asker, Cost, Meter
 from fcjax.critic.critic import Critic
-from fcjax.critic.ordered import in_order
 from fcjax.graph.selection import merge
+from fcjax.io.window import in_order
 from fcjax.scoring.measures import f1_at_k, k_of, precision, recall_at_k
 from fcjax.scoring.rows import DIGITS, Row
 from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each
