@@ -7,29 +7,14 @@ words, and what empty texts score. All scores of ROUGE-L and BLEU are from 0 to 
 from __future__ import annotations
 
 import functools
-import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
+from fcjax.core.words import is_unspaced, words
 from fcjax.evaluation.optional import load
 
 Tokenizer = Literal["13a", "zh", "char"]
-
-# Scripts that put no spaces between words: a sign of theirs is taken for a word.
-_HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_OTHERS: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"  # Thai, Lao, Burmese, Khmer, kana
-_WORD: Final = re.compile(f"[{_HAN}{_OTHERS}]|[^\\W_{_HAN}{_OTHERS}]+")
-_UNSPACED: Final = re.compile(f"[{_HAN}{_OTHERS}]")
-_NOT_HAN: Final = re.compile(f"[{_OTHERS}]")
-
-
-def text_words(text: str) -> list[str]:
-    """The words of a text in small letters, in order: runs of letters and digits.
-
-    For English it is what rouge-score does without stemming; that alone would find no word in most other scripts.
-    """
-    return _WORD.findall(text.casefold())
-
 
 def tokenizer_of(text: str) -> Tokenizer:
     """The tokenizer of sacrebleu that fits a text, by the script that most of its words have.
@@ -37,10 +22,15 @@ def tokenizer_of(text: str) -> Tokenizer:
     `zh` takes Chinese apart sign by sign, `char` every other script without spaces (Japanese too: its own needs a
     dictionary), `13a` is sacrebleu's default.
     """
-    found = text_words(text)
-    if 2 * sum(bool(_UNSPACED.match(word)) for word in found) <= len(found):
+    found = words(text)
+    unspaced = [word for word in found if is_unspaced(word)]
+    if 2 * len(unspaced) <= len(found):
         return "13a"
-    return "char" if _NOT_HAN.search(text) else "zh"
+    return "zh" if all(_is_han(word) for word in unspaced) else "char"
+
+
+def _is_han(word: str) -> bool:
+    return unicodedata.name(word[0], "").startswith(("CJK ", "IDEOGRAPHIC "))
 
 
 def rouge_l(candidate: str, reference: str) -> float:
@@ -66,7 +56,7 @@ def corpus_bleu(pairs: Iterable[tuple[str, str]]) -> tuple[float | None, str]:
     Pairs of which a text has no words are left out; None where none is left. The script of all references chooses the
     tokenizer.
     """
-    kept = [(candidate, reference) for candidate, reference in pairs if text_words(candidate) and text_words(reference)]
+    kept = [(candidate, reference) for candidate, reference in pairs if words(candidate) and words(reference)]
     metric = _bleu(tokenizer_of(" ".join(reference for _, reference in kept)), sentence=False)
     if not kept:
         return None, ""
@@ -131,14 +121,14 @@ def text_scores(
 
 def _without_words(candidate: str, reference: str) -> float | None:
     """The score where a text has no words; None where both have some."""
-    one, other = bool(text_words(candidate)), bool(text_words(reference))
+    one, other = bool(words(candidate)), bool(words(reference))
     return None if one and other else float(one == other)
 
 
 class _Words:
     """`words` as rouge-score wants it."""
 
-    tokenize = staticmethod(text_words)
+    tokenize = staticmethod(words)
 
 
 @functools.cache

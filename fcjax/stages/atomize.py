@@ -14,7 +14,8 @@ from typing import Any, Final
 from fcjax.core.checks import check_number
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Status
-from fcjax.core.word_overlap import content_words, shared
+from fcjax.core.word_overlap import shared
+from fcjax.core.words import content_words, has_unspaced
 from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each
 from fcjax.stages.chunks import chunks
 from fcjax.stages.parsing.list_parser import own_words, read_list
@@ -252,10 +253,8 @@ def _is_statement(text: str) -> bool:
     """Whether a text can be a sentence that claims something: a question cannot, nor a single word."""
     if text.endswith(("?", "？", "؟")) or not any(sign.isalpha() for sign in text):
         return False
-    return len(text.split()) > 1 or (_UNSPACED.search(text) is not None and len(text) >= 3)
+    return len(text.split()) > 1 or (has_unspaced(text) and len(text) >= 3)
 
-
-_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 _REFUSED: Final = re.compile(r"[\W_]*(?:(?i:refus(?:ed|al))[\W_]*|REFUSED\b.{0,160})")
 _NOTHING: Final = re.compile(

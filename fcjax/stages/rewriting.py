@@ -8,7 +8,8 @@ from typing import Final
 
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case
-from fcjax.core.word_overlap import alike, content_words, shared
+from fcjax.core.word_overlap import alike, shared
+from fcjax.core.words import content_words
 from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, each
 from fcjax.stages.parsing.list_parser import own_words, read_numbered
 from fcjax.stages.templates import quoted, unquoted

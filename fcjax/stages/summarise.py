@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from fcjax.core.checks import check_number, is_number
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Context, Status
-from fcjax.core.word_overlap import content_words, shared
+from fcjax.core.word_overlap import shared
+from fcjax.core.words import content_words
 from fcjax.graph.selection import merge
 from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject, answers_to, each
 from fcjax.stages.parsing.json_like import Scalar
