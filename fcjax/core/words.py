@@ -46,6 +46,11 @@ def without_invisible(text: str) -> str:
     return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
+def mended(text: str) -> str:
+    """`text` with U+FFFD for each half of a character (a lone surrogate), which no file can hold."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def words(text: str) -> list[str]:
     """The words of a text in order, case folded; repeated words are repeated."""
     if text.isascii():

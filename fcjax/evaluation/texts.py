@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from fcjax.core.words import is_unspaced, words
 from fcjax.evaluation.optional import load
 
 Tokenizer = Literal["13a", "zh", "char"]
+
 
 def tokenizer_of(text: str) -> Tokenizer:
     """The tokenizer of sacrebleu that fits a text, by the script that most of its words have.

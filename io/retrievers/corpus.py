@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from fcjax.core.errors import Fault, InputError, counted
 from fcjax.core.passages import Passage
+from fcjax.core.words import without_invisible
 from fcjax.io.files.objects import read_objects
 from fcjax.io.files.streams import WHOLE_LIMIT
 from fcjax.io.retrievers.extraction import HTML, LONGEST, ExtractionError, decode, kind_of, text_of, tidy
@@ -108,10 +109,14 @@ def passages(files: list[CorpusFile], chunk: int, faults: Faults) -> Iterator[Pa
     for entry in files:
         try:
             for title, text, link in _READERS[_kind(entry.name) or ""](entry, faults):
-                for piece in cut(text, chunk):
+                for piece in map(without_invisible, cut(text, chunk)):  # a zero-width space is a place to cut at
+                    if not piece.strip():
+                        continue
                     if (mark := blake2b(piece.encode(errors="surrogatepass"), digest_size=16).digest()) not in known:
                         known.add(mark)
-                        yield Passage(title=(title or "")[:_TITLE_LENGTH] or None, text=piece, link=link)
+                        yield Passage(
+                            title=without_invisible(title or "")[:_TITLE_LENGTH] or None, text=piece, link=link
+                        )
         except InputError as error:
             faults.add(*error.faults)
         except OSError as error:

@@ -11,6 +11,8 @@ import re
 import time
 from typing import Final
 
+from fcjax.core.words import mended
+
 LONGEST: Final = 400_000
 """Characters of a document's text that are kept; books have more."""
 PDF_PAGES: Final = 100
@@ -171,8 +173,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 
 def tidy(text: str) -> str:
     """Without control characters, halves of characters, and spaces beyond need."""
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+    text = _CONTROL.sub("", mended(text).replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
     text = re.sub(r"[^\S\n]+", " ", text)
     return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()
 

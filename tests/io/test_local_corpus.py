@@ -20,9 +20,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.passages import Passage, Retriever
-from fcjax.core.prompts import Failure
 from fcjax.io.retrievers import index as indexes
-from fcjax.io.retrievers import rerank
 from fcjax.io.retrievers.corpus import cut
 from fcjax.io.retrievers.local import LocalCorpus, default_folder
 from fcjax.io.retrievers.words import stem, words
@@ -207,9 +205,9 @@ def test_equal_passages_come_once_and_equal_scores_by_place(tmp_path):
     assert links(corpus.find("same words", 2)) == ["3", "1"]
 
 
-def test_searches_leave_the_event_loop_free(folder):
+def test_searches_leave_the_event_loop_free(folder, monkeypatch):
     async def searched():
-        corpus = opened(folder, rerank=slow)
+        corpus = opened(folder)
         source: Retriever = corpus
         ticks = 0
         task = asyncio.create_task(source.search("vasa", 1))
@@ -220,48 +218,17 @@ def test_searches_leave_the_event_loop_free(folder):
         await source.close()
         return task.result(), ticks
 
-    def slow(query, texts):
+    best = indexes.Index.best
+
+    def slow(index, query, k):
         time.sleep(0.2)
-        return [1.0] * len(texts)
+        return best(index, query, k)
+
+    monkeypatch.setattr(indexes.Index, "best", slow)
 
     found, ticks = asyncio.run(searched())
     assert links(found) == ["vasa.md"]
     assert ticks > 5
-
-
-# Re-ranking
-
-
-def backwards(query, texts):
-    return [float(i) for i in range(len(texts))]
-
-
-def test_a_reranker_has_the_last_word(folder):
-    plain, corpus = opened(folder), opened(folder, rerank=backwards)
-    assert links(corpus.find("the sank in", 2)) == links(plain.find("the sank in", 9))[::-1][:2]
-    assert corpus.find("xylophone", 2) == ()
-    assert corpus.name.startswith(f"{plain.name}+")
-    assert corpus.name.endswith("backwards")
-
-
-@pytest.mark.parametrize("scores", [[1.0], [float("nan")] * 3, None])
-def test_a_failing_reranker_is_a_failure(scores, folder):
-    def broken(query, texts):
-        if scores is None:
-            raise RuntimeError("out of memory")
-        return scores
-
-    found = opened(folder, rerank=broken).find("the sank in", 2)
-    assert isinstance(found, Failure)
-    assert found.kind == "rerank"
-    assert "broken" in found.reason
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setattr(rerank.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"fcjax\[dense\]"):
-        rerank.CrossEncoder()
 
 
 # What cannot be read

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from fcjax.core.words import mended
+
 Scalar = str | float | bool | None
 
 _STOP: Final = (
@@ -135,7 +137,7 @@ def _unescaped(literal: str) -> str:
         text = json.loads(f'"{body}"', strict=False)
     except ValueError:  # with quotes in it, or escapes that JSON has not
         text = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), body)
-    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return mended(str(text))
 
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
