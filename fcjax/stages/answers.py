@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.stages.parsing.json_like import is_cut as ends_early
 from fcjax.stages.templates import quoted
 
 Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
@@ -90,6 +91,11 @@ def _repair(prompt: Prompt, reply: Reply, request: str) -> Prompt:
         template=f"{prompt.template} repair/1",
         max_tokens=prompt.max_tokens * (2 if reply.finish == "length" else 1),
     )
+
+
+def is_cut(reply: Reply) -> bool:
+    """Whether a reply was cut off: the server says so, or its list or object does not end."""
+    return reply.finish == "length" or ends_early(reply.text)
 
 
 def draw(prompt: Prompt, sample: int) -> Prompt:

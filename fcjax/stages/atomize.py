@@ -16,7 +16,7 @@ from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Status
 from fcjax.core.word_overlap import shared
 from fcjax.core.words import content_words, has_unspaced
-from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each, is_cut
 from fcjax.stages.chunks import chunks
 from fcjax.stages.parsing.list_parser import own_words, read_list
 from fcjax.stages.parsing.refusals import declines
@@ -167,13 +167,19 @@ class _Work:
             max_tokens=min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens),
         )
 
+        divisible = len(text) >= 2 * _SMALLEST
+        partial: list[_Part] = []
+
         def read(reply: Reply) -> dict[int, _Part]:
-            return self.read(reply, prompt.messages[0][1], source)
+            found = self.read(reply, prompt.messages[0][1], source)
+            if 0 in found and found[0].cut and reply.finish != "length" and not divisible:
+                partial.append(found.pop(0))  # asked for again, as it had room; kept in case that no answer is whole
+            return found
 
         asked = await answers_to(prompt, 1, read, lambda _: _REQUEST, self.ask, self.reject, what="list of facts")
-        part = asked.answers.get(0, _Part(why=asked.why))
+        part = asked.answers.get(0) or max(partial, key=lambda one: len(one.facts), default=_Part(why=asked.why))
         too_much = part.cut or (asked.failure is not None and asked.failure.kind in DIVISIBLE)
-        if too_much and len(text) >= 2 * _SMALLEST:
+        if too_much and divisible:
             return [
                 one for half in _spans(self.response, start, end, -(-len(text) // 2)) for one in await self.facts(half)
             ]
@@ -181,7 +187,7 @@ class _Work:
 
     def read(self, reply: Reply, prompt: str, source: frozenset[str]) -> dict[int, _Part]:
         """What an answer says; nothing, where it is no list of facts."""
-        text, cut = own_words(reply.text, prompt), reply.finish == "length"
+        text, cut = own_words(reply.text, prompt), is_cut(reply)
         items = read_list(text, cut)
         facts = [unquoted(item) for item in ([text] if items is None else items)]
         if facts and all(_REFUSED.fullmatch(fact) for fact in facts):

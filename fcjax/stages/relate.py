@@ -17,7 +17,7 @@ from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
-from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw
+from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, probability, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
 
@@ -186,7 +186,7 @@ class Question:
 
     def read(self, reply: Reply) -> dict[int, Answer]:
         """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
-        cut = reply.finish == "length"
+        cut = is_cut(reply)
         found: Mapping[int, FoundLabel | None]
         if self.packed:
             found = {n - 1: label for n, label in read_labels(reply.text, len(self.pairs), cut).items()}
