@@ -84,6 +84,25 @@ def test_a_text_is_found_however_its_words_are_written(text, query, tmp_path):
     assert [passage.text for passage in corpus.find(query, 5)] == [text]
 
 
+@pytest.mark.parametrize("mark", ["\u00ad", "\u200b", "\ufeff", "\u2060", "\u200e", "\u202a"])
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".jsonl", ".json"])
+def test_a_character_without_a_shape_does_not_hide_a_word(mark, suffix, tmp_path):
+    text = f"Die Donau{mark}dampf{mark}schiff{mark}fahrt begann im Jahr 18{mark}29."
+    page = f"<html><head><title>x</title></head><body><p>{text}</p></body></html>"
+    row = json.dumps({"text": text, "title": f"Do{mark}nau"})
+    content = {".html": page, ".jsonl": f"{row}\n", ".json": f"[{row}]"}.get(suffix, text)
+    corpus = opened(written(tmp_path / "corpus", {f"a{suffix}": content, "b.txt": "Die Elbe war 1837 an der Reihe."}))
+    for query in ("Donaudampfschifffahrt", f"Donau{mark}dampfschifffahrt", "1829", f"1{mark}829"):
+        (found,) = corpus.find(query, 5)
+        assert found.text == "Die Donaudampfschifffahrt begann im Jahr 1829."
+        assert mark not in (found.title or "")
+
+
+def test_joiners_stay_in_a_passage_and_are_no_part_of_its_words(tmp_path):
+    corpus = opened(rows(tmp_path / "c.jsonl", {"text": "او می‌خواهد برود"}, {"text": "چیز دیگر"}))
+    assert [passage.text for passage in corpus.find("میخواهد", 5)] == ["او می‌خواهد برود"]
+
+
 def test_words_of_a_whole_text_are_those_of_its_parts():
     assert words("Iceberg, 東京 naïve") == words("Iceberg") + words("東京") + words("naïve")
     assert words("x" * 5000) == ["x" * 40]
