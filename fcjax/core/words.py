@@ -106,7 +106,8 @@ def bare(word: str) -> str:
 def content_words(text: str) -> frozenset[str]:
     """The words of a text that carry content: the first letters of longer ones, those with digits, and pairs of signs
     where a script has no spaces; all its words where it has none of these."""
-    found, rest = set(), set()
+    found: set[str] = set()
+    rest: set[str] = set()
     for run in runs(unicodedata.normalize("NFKC", text).casefold()):
         if is_unspaced(run):
             own = signs(run)
@@ -128,7 +129,7 @@ class _Classes:
     """
 
     def __init__(self) -> None:
-        import regex  # only where a text is not ASCII
+        import regex  # type: ignore[import-untyped]  # it is loaded only for text beyond ASCII
 
         plane = "".join(map(chr, range(0x10000)))
         scripts = "".join(rf"\p{{Script={name}}}" for name in UNSPACED)
