@@ -23,7 +23,7 @@ Why = Literal["same text", "nearly the same text", "one contains the other", "eq
 SHINGLE: Final = 5  # words
 NEARLY: Final = 0.8  # of the shingles of two texts together are common to both
 CONTAINED: Final = 0.9  # of the shingles of an excerpt are in the whole
-FEWEST: Final = 8  # shingles that an excerpt has, at least: a headline is no excerpt
+FEWEST: Final = 8  # shingles that an excerpt has, at least: a headline is not an excerpt
 EQUIVALENT: Final = 0.9  # probability of an equivalence from which two contexts count as one source
 SAMPLE: Final = 256  # shingles that a text is looked up by, at most: shares are right to about 0.02
 
@@ -43,7 +43,7 @@ def repeats(contexts: Iterable[Context], relations: Iterable[Relation] = ()) -> 
     """The groups of contexts that repeat each other, in the order of their first members; no two share a context.
 
     Texts are the same where they are merged duplicates (SPEC 2), nearly the same where `NEARLY` of their shingles are
-    common to both; an excerpt goes with the first text that contains it. `relations` (a graph's, SPEC 2, FR3) tell
+    common to both; an excerpt goes with the first text that contains it. `relations` (a graph's, SPEC 2, FR3) say
     which contexts are equivalent. Nearly the same text need not say the same: a single number may differ. Texts of
     fewer than `SHINGLE` words are only compared as a whole.
     """

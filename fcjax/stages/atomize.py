@@ -1,7 +1,7 @@
 """Atomizing: what a response claims, one fact an atom (SPEC 1).
 
 The facts are asked for as a list, and nothing but a list is taken for facts. What cannot come from the response, since
-it has hardly a word in common with it, is left out; an answer that is mostly so is no answer.
+it has hardly a word in common with it, is left out; an answer that is mostly of that kind is rejected.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class _Work:
         return [part]
 
     def read(self, reply: Reply, prompt: str, source: frozenset[str]) -> dict[int, _Part]:
-        """What an answer says; nothing, where it is no list of facts."""
+        """What an answer says; empty where it is not a list of facts."""
         text, cut = own_words(reply.text, prompt), is_cut(reply)
         items = read_list(text, cut)
         facts = [unquoted(item) for item in ([text] if items is None else items)]
@@ -204,7 +204,7 @@ class _Work:
         return {0: _Part(kept, cut=cut, dropped=Counter(doubt for doubt in doubts if doubt))}
 
     def doubt(self, fact: str, source: frozenset[str]) -> str | None:
-        """Why a text is no fact of the response."""
+        """Why a text cannot be a fact of the response; None where it can."""
         if len(fact) > _LONGEST:
             return "too_long"
         if not _is_statement(fact):
@@ -269,7 +269,7 @@ _NOTHING: Final = re.compile(
     r"|\bno\s+(?:facts|claims)\b|^\W*(?:none|n/?a|nothing|no|empty)\W*$",
     re.IGNORECASE,
 )
-_REMARK: Final = 200  # characters; what is longer is no remark that there is nothing
+_REMARK: Final = 200  # characters of a remark that there are no facts, at most
 
 
 def _claims_nothing(text: str) -> bool:

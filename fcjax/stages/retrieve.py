@@ -24,7 +24,7 @@ AT_ONCE: Final = 8  # searches of one case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSearch:
-    """How evidence is looked for: `k` passages an atom. Where it is looked for is no part of it.
+    """How evidence is looked for: `k` passages per atom. The source is chosen elsewhere.
 
     `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (or None).
     Raises `SettingsError`.

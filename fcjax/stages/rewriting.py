@@ -95,7 +95,7 @@ class Rewritten:
     without: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Rewritten) -> None:
-        """Take in what came of other atoms."""
+        """Add the results for other atoms."""
         self.texts |= other.texts
         self.without |= other.without
 

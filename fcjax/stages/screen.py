@@ -1,7 +1,7 @@
 """Screening: pairs whose texts have next to nothing in common are not worth a question. Off unless asked for.
 
 The score is cheap and knows words only, no meaning: a context in another language, or one that says the same in other
-words, scores low. What is left out is counted, and is no answer: not even a neutral one.
+words, scores low. Pairs that are left out are counted; they get no relation, not even a neutral one.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Item:
 
 
 def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
-    """The JSON values of a file: a line each, or the items of a list, or one object; told apart by the content.
+    """The JSON values of a file: a line each, or the items of a list, or one object; the content shows which.
 
     A file named `.jsonl` or `.ndjson` is always read by lines. Lines stream; a list is held as a whole. A line that
     cannot be read is an `Item` with faults and does not end the reading. Raises `InputError` where there is nothing to
@@ -85,8 +85,8 @@ def read_rows(
             try:
                 parsed = parse(item.value, item.number)
             except InputError as error:
-                told = {fault.field for fault in faults}
-                faults += tuple(fault for fault in error.faults if fault.field not in told)
+                known = {fault.field for fault in faults}
+                faults += tuple(fault for fault in error.faults if fault.field not in known)
         id = row_id(item.value if item.id is None else {"id": item.id}, item.number)
         if faults:
             yield item.number, id, None, tuple(item.located(fault, name, id) for fault in faults), item.line

@@ -98,8 +98,8 @@ def decode(body: bytes, charset: str | None, *, meta: bool = False) -> str:
             if error.start >= len(body) - 3:  # cut in the middle of a character
                 return body.decode(errors="replace")
     names = [charset]
-    if meta and (told := _META.search(body[:4096])):
-        name = (told[1] or told[2]).decode("ascii", "replace")
+    if meta and (declared := _META.search(body[:4096])):
+        name = (declared[1] or declared[2]).decode("ascii", "replace")
         names.append(None if name.lower().startswith("utf-") else name)  # it was read as ASCII, and is not UTF-8
     for codec in map(_codec, names):
         if codec:
@@ -148,7 +148,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 
     from pypdf import PdfReader
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it tells every blemish of every file
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it reports every blemish of every file
     texts: list[str] = []
     length = 0
     note = None

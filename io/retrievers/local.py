@@ -95,7 +95,7 @@ class LocalCorpus:
 
 
 def default_folder() -> Path:
-    """Where indexes are kept unless told otherwise: `fcjax/indexes` in the user's cache folder."""
+    """Where indexes are kept by default: `fcjax/indexes` in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcjax" / "indexes"
 
 
@@ -132,8 +132,8 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
         if index is None:
             continue  # another process has swept it away
         with replacing(note) as stream:
-            told = {"faults": [asdict(fault) for fault in faults.kept], "fault_count": faults.count}
-            stream.write(orjson.dumps({"corpus": str(place), "name": name, "began": began, "files": state, **told}))
+            report = {"faults": [asdict(fault) for fault in faults.kept], "fault_count": faults.count}
+            stream.write(orjson.dumps({"corpus": str(place), "name": name, "began": began, "files": state, **report}))
         if old and old["name"] != name:
             _forget(folder, old["name"])
         return index, name, faults
@@ -141,7 +141,7 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
 
 
 def _state(files: list[CorpusFile]) -> list[Any]:
-    """What tells whether files have changed, as JSON has it."""
+    """What shows whether files have changed, as JSON."""
     return [[file.name, file.size, [file.mtime_ns, file.ctime_ns]] for file in files]
 
 

@@ -53,7 +53,7 @@ class Node:
     entries: list[tuple[str | None, Scalar | Node]] = field(default_factory=list)  # a key, in an object, and its value
     spans: list[tuple[int, int]] = field(default_factory=list)  # where each value stands in the text, quotes included
     key: str | None = None  # of the value to come
-    tainted: bool = False  # with words that are no JSON, so that what is quoted among them is none either
+    tainted: bool = False  # with words that are not JSON: what is quoted among them does not count
 
     def add(self, value: Scalar | Node, start: int, end: int = 0) -> None:
         """Take in a value under the key that was read before it."""

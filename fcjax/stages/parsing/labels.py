@@ -1,7 +1,7 @@
 """Labels out of a model's answer: which one it gives, where it stands, and how probable the model found it.
 
 A label is entailment, contradiction or neutral, in any case of letters and in the spellings of `SPELLINGS`. No two
-labels have spellings that begin with the same letter: one letter of a label tells which one it is.
+labels have spellings that begin with the same letter: the first letter of a label identifies it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPELLINGS: Final = {
 """The labels of the relation model, and the words that are read as each."""
 
 NEVER_CERTAIN: Final = 1e-6
-"""A probability read from a model stays this far from 0 and 1: its word is no proof, and two proofs may clash."""
+"""A probability read from a model stays this far from 0 and 1: two certain answers could contradict each other."""
 
 _LABELS: Final = {spelling: label for label, spellings in SPELLINGS.items() for spelling in spellings}
 

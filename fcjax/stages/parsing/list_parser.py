@@ -1,6 +1,6 @@
 """Lists out of a model's answer: JSON in any shape, else numbered or bulleted lines, else a table; never prose.
 
-An answer without a list is no answer: None, or nothing found. All is read in a time in proportion to its length.
+An answer without a list gives None, or nothing. Reading takes time in proportion to the length.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def own_words(text: str, prompt: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip() not in repeated)
 
 
-_TELLING: Final = 30  # characters of a line that nobody writes by chance
+_TELLING: Final = 30  # characters of a line that is not repeated by chance
 
 
 def _answer(text: str) -> str:
@@ -168,7 +168,7 @@ _WRAPPED: Final = re.compile(r"[\"“„«]([^\"“”„«»]*)[\"”»],?")
 def _lines(text: str, cut: bool) -> list[tuple[int | None, str]]:
     """The numbered and bulleted lines with their numbers, below the last heading that announces them.
 
-    A line that is set in below an item goes on with it; an item that ends with a colon is a heading. Neither they nor
+    An indented line below an item continues it; an item that ends with a colon is a heading. Neither they nor
     items without letters count.
     """
     items: list[tuple[int | None, str]] = []
