@@ -39,7 +39,7 @@ _LEAD: Final = 1.5  # times as many as of any other language
 
 
 def script_of(text: str) -> str | None:
-    """The script of most of a text's letters, or None where it has none. Japanese, Chinese and Korean count as scripts."""
+    """The script of most of a text's letters, or None. Japanese, Chinese and Korean count as scripts."""
     counts: Counter[str] = Counter()
     for sign in text:
         if sign.isalpha():

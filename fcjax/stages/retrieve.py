@@ -108,7 +108,7 @@ class EvidenceSearch:
             title=_whole(passage.title),
             text=_whole(passage.text),
             snippet=_whole(passage.snippet),
-            link=_whole(passage.link),
+            link=None if passage.link is None else mended(passage.link),
             prior=None if self.prior is None else self.prior(passage.link),
             extra={} if passage.note is None else {"note": _whole(passage.note)},
         )
@@ -126,7 +126,8 @@ def _also_at(context: Context, other: Context) -> Context:
 def query_of(atom: Atom) -> str:
     """What is searched for on account of an atom."""
     query = atom.extra.get("query")
-    return without_invisible(query if isinstance(query, str) and query.strip() else atom.text)
+    own = without_invisible(query) if isinstance(query, str) else ""
+    return own if own.strip() else without_invisible(atom.text)
 
 
 def _whole(text: str | None) -> str | None:

@@ -83,9 +83,7 @@ class Guard:
         if not host or port == 0 or (address is None and not _HOST.fullmatch(host)):
             raise LinkError(f"{link!r:.200} names no host that can be reached")
         if url.raw_user is not None or url.raw_password is not None:
-            raise LinkError(
-                f"the link to {host} carries a user name or password, which links to public pages do not have"
-            )
+            raise LinkError(f"the link to {host} carries a user name or password; allowed: links without")
         if address is not None and not self.admits(address):
             raise LinkError(f"{host} is not an address of the public internet", "private")
         if address is None and _is_local_name(host) and not self.private:
