@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from fcjax.stages.parsing.json_like import ends_in_bracket
 from fcjax.stages.parsing.numbered import numbered_lines, numbered_values
 
 _DECOR: Final = r"[\s*_`\"'“”‘’]*+"
@@ -47,8 +48,9 @@ class Vocabulary:
     def read(self, text: str, cut: bool = False) -> str | None:
         """The last clear verdict of an answer, by the best sign that there is; None where there is none.
 
-        Of an answer that was `cut` off, only a verdict at its beginning counts.
+        Of an answer that was `cut` off, or ends within a bracket, only a verdict at its beginning counts.
         """
+        cut = cut or ends_in_bracket(text)
         for pattern in self._patterns:
             firm = list(self._firm(text, pattern))
             if firm:

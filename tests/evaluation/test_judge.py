@@ -71,6 +71,7 @@ def test_a_verdict_is_read_where_it_is_clear(text, expected):
 def test_of_a_cut_answer_only_its_beginning_counts():
     assert WORDS.read("[same] because", cut=True) == "same"
     assert WORDS.read("They might be [same] but then", cut=True) is None
+    assert WORDS.read("They might be [same]. But no, they are [differ") is None
 
 
 @pytest.mark.parametrize(

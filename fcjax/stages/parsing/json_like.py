@@ -118,6 +118,14 @@ def is_cut(text: str) -> bool:
     )
 
 
+def ends_in_bracket(text: str) -> bool:
+    """Whether a text ends within a square bracket: an answer in brackets was cut off there."""
+    return _OPEN_BRACKET.search(text) is not None
+
+
+_OPEN_BRACKET: Final = re.compile(r"[\[［【〔][^\]］】〕]{0,80}\Z")
+
+
 def _close(frames: list[Node], opened: str, place: int) -> None:
     """Close the innermost node that `opened` with this bracket, and those within it; a stray bracket closes none."""
     if any(frame.opened == opened for frame in frames):

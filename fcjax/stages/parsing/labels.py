@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from fcjax.core.prompts import Reply, Token
 from fcjax.core.records import RelationType
+from fcjax.stages.parsing.json_like import ends_in_bracket
 from fcjax.stages.parsing.numbered import NumberedText, numbered_lines, numbered_values
 
 SPELLINGS: Final = {
@@ -92,7 +93,7 @@ def read_label(text: str, cut: bool = False) -> FoundLabel | None:
     anywhere else is part of a rationale and is passed over. Of an answer that was `cut` off, or ends within a
     bracket, only a label at its beginning counts: the model had not come to its end.
     """
-    cut = cut or _OPEN.search(text) is not None
+    cut = cut or ends_in_bracket(text)
     quotations = [match.span() for match in _QUOTATION.finditer(text)]
     for pattern in (_BRACKETED, _NAMED, _ALONE, _OPENING):
         for match in reversed(list(_firm(text, pattern))):
@@ -101,9 +102,6 @@ def read_label(text: str, cut: bool = False) -> FoundLabel | None:
                     return None
                 return FoundLabel(_LABELS[match["label"].lower()], *match.span("label"))
     return None
-
-
-_OPEN: Final = re.compile(r"[\[［【〔][^\]］】〕]{0,80}\Z")
 
 
 def _firm(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
