@@ -1,4 +1,4 @@
-"""What language a text is in, as far as its script and its commonest words tell: enough to see that it was changed."""
+"""What language a text is in, judged by its script and its commonest words: enough to see that it was changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEAD: Final = 1.5  # times as many as of any other language
 
 
 def script_of(text: str) -> str | None:
-    """The script of most of a text's letters, Japanese, Chinese and Korean told apart; None where it has no letters."""
+    """The script of most of a text's letters, or None. Japanese, Chinese and Korean count as scripts."""
     counts: Counter[str] = Counter()
     for sign in text:
         if sign.isalpha():

@@ -35,6 +35,6 @@ class Retriever(Protocol):
         """What stands for the source in cache keys and records, with all that changes what it finds; no secrets."""
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """The `k` best passages, or why there is no answer. Raises only what is a fault of the program."""
+        """The `k` best passages, or why there is no answer. Raises only for bugs."""
 
     async def close(self) -> None: ...

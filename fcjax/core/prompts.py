@@ -15,7 +15,7 @@ class Prompt:
     """One question for a chat model, with all that changes its answer.
 
     `template` names the template and its version (`relate.pairwise/1`), so that a new wording is a new question;
-    `sample` tells repeated draws of one question apart. `options` are further fields of the request's body, such as
+    `sample` distinguishes repeated draws of one question. `options` are further fields of the request's body, such as
     `response_format`, and belong to the question as well.
     """
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final, Literal, NamedTuple
 
+from fcjax.core.words import bare, tokens
+
 Change = Literal["same", "gone", "new"]
 
-_WORDS: Final = re.compile("([\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\\W_]+|[^\\s])(\\s*)")
 _COLOURS: Final = {"gone": "#fbe0dd", "new": "#dff3df"}
 
 Word = tuple[str, str]
@@ -33,12 +33,12 @@ class Diff:
 
     @classmethod
     def of(cls, before: str, after: str) -> Diff:
-        """The difference of two texts; signs are words of their own where a script has no spaces between words.
+        """The difference of two texts, by words and other characters (see `words.tokens`).
 
-        White space alone makes no difference: it is the second text's.
+        White space and characters without a shape make no difference: they are the second text's.
         """
-        old, new = (_WORDS.findall(text.lstrip()) for text in (before, after))
-        same = SequenceMatcher(None, [word for word, _ in old], [word for word, _ in new], autojunk=False)
+        old, new = tokens(before), tokens(after)
+        same = SequenceMatcher(None, _keys(before, old), _keys(after, new), autojunk=False)
         parts: list[DiffPart] = []
         for tag, i, j, k, m in same.get_opcodes():
             parts += (
@@ -64,6 +64,12 @@ class Diff:
 
     def _repr_html_(self) -> str:
         return f"<p>{self.html()}</p>"
+
+
+def _keys(text: str, words: Sequence[Word]) -> list[str]:
+    """What the words of a text are compared by."""
+    plain = bare(text) == text
+    return [word if plain else bare(word) for word, _ in words]
 
 
 def _text(words: Sequence[Word]) -> str:

@@ -7,12 +7,14 @@ guessed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
+
+from fcjax.stages.parsing.json_like import ends_in_bracket
+from fcjax.stages.parsing.numbered import numbered_lines, numbered_values
 
 _DECOR: Final = r"[\s*_`\"'“”‘’]*+"
 _INLINE: Final = r"[ \t*_`\"'“”‘’]*+"
@@ -21,13 +23,6 @@ _DENIAL: Final = re.compile(
     r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)[*_`\s\"]*\Z", re.IGNORECASE
 )
 _CHOICE: Final = re.compile(r"\W*(?:or|and|versus|vs\.?|/|,)?\W*", re.IGNORECASE)
-_NUMBERED: Final = re.compile(
-    r"^[ \t>*_`#|-]*+(?:[a-z]+\b[\s#]*+)?[\[(]?(\d++)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$", _FLAGS
-)
-_OBJECT: Final = re.compile(r"\{[^{}]*\}")
-_LIST: Final = re.compile(r"\[[^\[\]{}]*\]")
-_ENTRY: Final = re.compile(r'"(?:[a-z]+\W*)?(\d+)"\s*:\s*"([^"\\\n]*+(?:\\.[^"\\\n]*+)*)"', re.IGNORECASE)
-_NUMBER_KEYS: Final = ("fact", "number", "id", "index", "item", "claim", "statement")
 _VERDICT_KEYS: Final = ("verdict", "label", "answer", "status", "judgement", "judgment")
 
 
@@ -54,8 +49,9 @@ class Vocabulary:
     def read(self, text: str, cut: bool = False) -> str | None:
         """The last clear verdict of an answer, in the clearest form that it has; None without one.
 
-        In an answer that was `cut` off, only a verdict at its beginning counts.
+        In an answer that was `cut` off, or ends within a bracket, only a verdict at its beginning counts.
         """
+        cut = cut or ends_in_bracket(text)
         for pattern in self._patterns:
             firm = list(self._firm(text, pattern))
             if firm:
@@ -66,34 +62,15 @@ class Vocabulary:
     def read_numbered(self, text: str, count: int, cut: bool = False) -> dict[int, str]:
         """The verdicts of an answer by number, from 1 to `count`; the last one for each number wins.
 
-        It reads JSON (`{"1": "same"}`, `[{"fact": 1, "verdict": "same"}]`, a list of `count` strings) with any text
-        around it, and numbered lines. In an answer that was `cut` off, complete items count. If one has the number 0,
-        none count, since an answer that counts from 0 means other items.
+        It reads JSON of the shapes that `numbered_values` knows, with any text around it, and numbered lines. In an
+        answer that was `cut` off, complete items count. If one has the number 0, none count, since an answer that counts
+        from 0 means other items.
         """
         found: dict[int, str] = {}
-        whole = text.rpartition("\n")[0] if cut else text
-        for number, said in (*self._lines(whole), *self._items(text, count)):
-            if verdict := self.read(said):
-                found[number] = verdict
+        for item in (*numbered_lines(text, cut), *numbered_values(text, count, _VERDICT_KEYS)):
+            if verdict := self.read(item.text):
+                found[item.number] = verdict
         return {} if 0 in found else {number: found[number] for number in sorted(found) if number <= count}
-
-    def _lines(self, text: str) -> Iterator[tuple[int, str]]:
-        return ((int(line[1]), line[2]) for line in _NUMBERED.finditer(text))
-
-    def _items(self, text: str, count: int) -> Iterator[tuple[int, str]]:
-        for match in _LIST.finditer(text):
-            items = _json(match[0])
-            if isinstance(items, list) and len(items) == count and all(isinstance(one, str) for one in items):
-                yield from enumerate(items, 1)
-        for entry in _ENTRY.finditer(text):
-            yield int(entry[1]), entry[2]
-        for match in _OBJECT.finditer(text):
-            if isinstance(item := _json(match[0]), dict):
-                lower = {str(key).lower(): value for key, value in item.items()}
-                number = next((lower[key] for key in _NUMBER_KEYS if key in lower), None)
-                verdict = next((lower[key] for key in _VERDICT_KEYS if key in lower), None)
-                if re.fullmatch(r"\D*\d{1,6}\D*", str(number)) and isinstance(verdict, str):
-                    yield int(re.sub(r"\D", "", str(number))), verdict
 
     def _firm(self, text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
         """The matches that are answers: neither negated nor offered as one of several choices."""
@@ -114,10 +91,3 @@ class Vocabulary:
             for verdict, phrases in self.spellings.items()
             if said in (" ".join(re.split(r"[\s_-]+", phrase)) for phrase in phrases)
         )
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

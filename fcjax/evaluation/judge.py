@@ -14,7 +14,7 @@ from fcjax.core.checks import check_number
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.correction.verdicts import Vocabulary
 from fcjax.scoring.measures import comprehensiveness
-from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Asked, Reject, answers_to, each
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Asked, Reject, answers_to, each, is_cut
 from fcjax.stages.templates import Template, quoted
 
 EQUIVALENCE: Final = Template(
@@ -233,7 +233,7 @@ async def _judge(
     """The verdicts on the items of a prompt, by index."""
 
     def read(reply: Reply) -> dict[int, str]:
-        cut = reply.finish == "length"
+        cut = is_cut(reply)
         if numbered:
             return {n - 1: verdict for n, verdict in words.read_numbered(reply.text, count, cut).items()}
         verdict = words.read(reply.text, cut)

@@ -7,26 +7,13 @@ is split into words, and what empty texts score.
 from __future__ import annotations
 
 import functools
-import re
+import unicodedata
 from collections.abc import Iterable
-from typing import Any, Final, Literal
+from typing import Any, Literal
+
+from fcjax.core.words import is_unspaced, words
 
 Tokenizer = Literal["13a", "zh", "char"]
-
-# Scripts that put no spaces between words: a sign of theirs is taken for a word.
-_HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_OTHERS: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"  # Thai, Lao, Burmese, Khmer, kana
-_WORD: Final = re.compile(f"[{_HAN}{_OTHERS}]|[^\\W_{_HAN}{_OTHERS}]+")
-_UNSPACED: Final = re.compile(f"[{_HAN}{_OTHERS}]")
-_NOT_HAN: Final = re.compile(f"[{_OTHERS}]")
-
-
-def text_words(text: str) -> list[str]:
-    """The words of a text in small letters, in order: runs of letters and digits.
-
-    For English it is what rouge-score does without stemming; that alone would find no word in most other scripts.
-    """
-    return _WORD.findall(text.casefold())
 
 
 def tokenizer_of(text: str) -> Tokenizer:
@@ -35,14 +22,19 @@ def tokenizer_of(text: str) -> Tokenizer:
     `zh` splits Chinese into characters, `char` any other script without spaces (Japanese too, whose own tokenizer needs
     a dictionary); `13a` is sacrebleu's default.
     """
-    found = text_words(text)
-    if 2 * sum(bool(_UNSPACED.match(word)) for word in found) <= len(found):
+    found = words(text)
+    unspaced = [word for word in found if is_unspaced(word)]
+    if 2 * len(unspaced) <= len(found):
         return "13a"
-    return "char" if _NOT_HAN.search(text) else "zh"
+    return "zh" if all(_is_han(word) for word in unspaced) else "char"
+
+
+def _is_han(word: str) -> bool:
+    return unicodedata.name(word[0], "").startswith(("CJK ", "IDEOGRAPHIC "))
 
 
 def rouge_l(candidate: str, reference: str) -> float:
-    """The F measure of ROUGE-L over `text_words`. Two texts without words score 1; if only one has none, 0."""
+    """The F measure of ROUGE-L over `words`. Two texts without words score 1; if only one has none, 0."""
     empty = _without_words(candidate, reference)
     return empty if empty is not None else float(_rouge().score(reference, candidate)["rougeL"].fmeasure)
 
@@ -70,14 +62,14 @@ def text_scores(pairs: Iterable[tuple[str | None, str | None]]) -> list[dict[str
 
 def _without_words(candidate: str, reference: str) -> float | None:
     """The score if either text has no words; None if both have some."""
-    one, other = bool(text_words(candidate)), bool(text_words(reference))
+    one, other = bool(words(candidate)), bool(words(reference))
     return None if one and other else float(one == other)
 
 
 class _Words:
-    """`text_words` in the interface that rouge-score expects."""
+    """`words` in the interface that rouge-score expects."""
 
-    tokenize = staticmethod(text_words)
+    tokenize = staticmethod(words)
 
 
 @functools.cache

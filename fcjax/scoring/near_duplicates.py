@@ -1,8 +1,7 @@
 """Sources that repeat each other among the contexts of a case: three copies of one page are one witness, not three.
 
-Texts are compared by their shingles, runs of a few words; every character is a word where a script sets no spaces. A
-text is looked up by a sample of its shingles in those of all others, so that the work grows with the texts' length and
-not with the number of pairs.
+Texts are compared by their shingles, runs of a few words (see `core.words`). A text is looked up by a sample of its
+shingles in those of all others, so that the work grows with the texts' length and not with the number of pairs.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt
 
 from fcjax.core.records import Context, Relation, RelationType
+from fcjax.core.words import bare, is_unspaced
 from fcjax.graph.selection import merge, p_of
 
 Why = Literal["same text", "nearly the same text", "one contains the other", "equivalent"]
@@ -23,11 +23,10 @@ Why = Literal["same text", "nearly the same text", "one contains the other", "eq
 SHINGLE: Final = 5  # words
 NEARLY: Final = 0.8  # of the shingles of two texts together are common to both
 CONTAINED: Final = 0.9  # of the shingles of an excerpt are in the whole
-FEWEST: Final = 8  # shingles that an excerpt has, at least: a headline is no excerpt
+FEWEST: Final = 8  # shingles that an excerpt has, at least: a headline is not an excerpt
 EQUIVALENT: Final = 0.9  # probability of an equivalence from which two contexts count as one source
 SAMPLE: Final = 256  # shingles that a text is looked up by, at most: shares are right to about 0.02
 
-_UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))  # Thai and Lao, Burmese, Khmer
 _WEIGHTS: Final = np.random.default_rng(5).integers(0, 2**64, 64, np.uint64) | np.uint64(1)  # of letters, by place
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -44,7 +43,7 @@ def repeats(contexts: Iterable[Context], relations: Iterable[Relation] = ()) -> 
     """The groups of contexts that repeat each other, in the order of their first members; no two share a context.
 
     Texts are the same where they are merged duplicates (SPEC 2), nearly the same where `NEARLY` of their shingles are
-    common to both; an excerpt goes with the first text that contains it. `relations` (a graph's, SPEC 2, FR3) tell
+    common to both; an excerpt goes with the first text that contains it. `relations` (a graph's, SPEC 2, FR3) say
     which contexts are equivalent. Nearly the same text need not say the same: a single number may differ. Texts of
     fewer than `SHINGLE` words are only compared as a whole.
     """
@@ -129,17 +128,20 @@ def _shared(texts: Sequence[str]) -> tuple[Int[np.ndarray, " D"], Float[np.ndarr
 
 def _shingles(texts: Sequence[str]) -> tuple[UInt[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """Hashes of all shingles of all texts, and the text that each is from."""
-    codes = [np.frombuffer(f"{text.casefold()} ".encode("utf-32-le", "surrogatepass"), np.uint32) for text in texts]
+    codes = _codes(texts)
     code = np.concatenate([*codes, np.zeros(1, np.uint32)])
-    letters, begins = _letters(code)
+    if bare(letters := "".join(map(chr, _points(code)))) != letters:
+        codes = _codes(map(bare, texts))
+        code = np.concatenate([*codes, np.zeros(1, np.uint32)])
+    letter, begins = _letters(code)
     starts = np.flatnonzero(begins)
     if len(starts) < SHINGLE:
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    letters = letters[starts[0] :]
-    place = np.arange(len(letters), dtype=np.int32)  # of a letter in its word
+    letter = letter[starts[0] :]
+    place = np.arange(len(letter), dtype=np.int32)  # of a letter in its word
     place -= np.repeat((starts - starts[0]).astype(np.int32), np.diff(starts, append=len(code)))
     place &= len(_WEIGHTS) - 1
-    words = _mixed(np.add.reduceat(letters * _WEIGHTS[place], starts - starts[0]))
+    words = _mixed(np.add.reduceat(letter * _WEIGHTS[place], starts - starts[0]))
     ends = np.cumsum([len(text) for text in codes])
     text = np.repeat(np.arange(len(texts)), np.diff(np.searchsorted(starts, ends), prepend=0))
     last = len(words) - SHINGLE + 1
@@ -151,17 +153,28 @@ def _shingles(texts: Sequence[str]) -> tuple[UInt[np.ndarray, " N"], Int[np.ndar
     return _mixed(shingles)[whole], text[:last][whole]
 
 
-def _letters(code: UInt[np.ndarray, " N"]) -> tuple[UInt[np.ndarray, " N"], Bool[np.ndarray, " N"]]:
-    """The code points as uint64 with 0 for what stands between words, and where words begin."""
+def _codes(texts: Iterable[str]) -> list[UInt[np.ndarray, " L"]]:
+    """The code points of each text, and of a space after it."""
+    return [np.frombuffer(f"{text.casefold()} ".encode("utf-32-le", "surrogatepass"), np.uint32) for text in texts]
+
+
+def _points(code: UInt[np.ndarray, " N"]) -> list[int]:
+    """The different code points, in ascending order."""
     seen = np.zeros(int(code.max()) + 1, bool)
     seen[code] = True
-    value = np.zeros(len(seen), np.uint64)
-    alone = np.zeros(len(seen), bool)  # a word of its own
-    for point in np.flatnonzero(seen).tolist():
+    return np.flatnonzero(seen).tolist()
+
+
+def _letters(code: UInt[np.ndarray, " N"]) -> tuple[UInt[np.ndarray, " N"], Bool[np.ndarray, " N"]]:
+    """The code points as uint64 with 0 for what stands between words, and where words begin."""
+    points = _points(code)
+    value = np.zeros(points[-1] + 1, np.uint64)
+    alone = np.zeros(len(value), bool)  # begins a word wherever it stands
+    for point in points:
         letter = chr(point)
-        if unicodedata.category(letter)[0] in "LMN":  # letters, marks, numbers
+        if letter.isalnum() or unicodedata.category(letter) in ("Mn", "Mc"):
             value[point] = point
-            alone[point] = unicodedata.east_asian_width(letter) in "WF" or any(a <= point <= b for a, b in _UNSPACED)
+            alone[point] = is_unspaced(letter)
     letters = value[code]
     begins = letters > 0
     begins[1:] &= ~begins[:-1]  # numpy copies what overlaps

@@ -1,6 +1,6 @@
 """Answers out of a model: a prompt is asked, repaired once and drawn afresh once, until all of it can be read.
 
-A stage says what to ask and how to read it; how it comes to an answer is the same for all of them.
+A stage says what to ask and how to read it; how the answer is obtained is the same for all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.stages.parsing.json_like import is_cut as ends_early
 from fcjax.stages.templates import quoted
 
 Ask = Callable[[Prompt], Awaitable[Reply | Failure]]
@@ -35,7 +36,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[T]):
-    """What came of a prompt: its answers by their place, from 0, and why there are no more of them."""
+    """The result of a prompt: its answers by place, from 0, and why some are missing."""
 
     answers: Mapping[int, T]
     why: str = ""
@@ -56,7 +57,7 @@ async def answers_to(
 
     What `read` cannot find in the reply is asked for once more, with the reply quoted and the `request` for the
     missing places, then by one fresh draw of the whole prompt. Where some are missing still, the prompts whose
-    replies were of no use are told to `reject`, so that they are not taken for answers another time. `what` names in
+    replies were of no use are passed to `reject`, so that they are not served as answers again. `what` names in
     a reason what could not be read.
     """
     reply = await ask(prompt)
@@ -90,6 +91,11 @@ def _repair(prompt: Prompt, reply: Reply, request: str) -> Prompt:
         template=f"{prompt.template} repair/1",
         max_tokens=prompt.max_tokens * (2 if reply.finish == "length" else 1),
     )
+
+
+def is_cut(reply: Reply) -> bool:
+    """Whether a reply was cut off: the server says so, or its list or object does not end."""
+    return reply.finish == "length" or ends_early(reply.text)
 
 
 def draw(prompt: Prompt, sample: int) -> Prompt:

@@ -1,7 +1,7 @@
 """Atomizing: what a response claims, one fact an atom (SPEC 1).
 
 The facts are asked for as a list, and nothing but a list is taken for facts. What cannot come from the response, since
-it has hardly a word in common with it, is left out; an answer that is mostly so is no answer.
+it has hardly a word in common with it, is left out; an answer that is mostly of that kind is rejected.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final
 from fcjax.core.checks import check_number
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Status
-from fcjax.core.word_overlap import content_words, shared
-from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each
+from fcjax.core.word_overlap import shared
+from fcjax.core.words import content_words, has_unspaced
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each, is_cut
 from fcjax.stages.chunks import chunks
 from fcjax.stages.parsing.list_parser import own_words, read_list
 from fcjax.stages.parsing.refusals import declines
@@ -166,21 +167,27 @@ class _Work:
             max_tokens=min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens),
         )
 
+        divisible = len(text) >= 2 * _SMALLEST
+        partial: list[_Part] = []
+
         def read(reply: Reply) -> dict[int, _Part]:
-            return self.read(reply, prompt.messages[0][1], source)
+            found = self.read(reply, prompt.messages[0][1], source)
+            if 0 in found and found[0].cut and reply.finish != "length" and not divisible:
+                partial.append(found.pop(0))  # asked for again, as it had room; kept in case that no answer is whole
+            return found
 
         asked = await answers_to(prompt, 1, read, lambda _: _REQUEST, self.ask, self.reject, what="list of facts")
-        part = asked.answers.get(0, _Part(why=asked.why))
+        part = asked.answers.get(0) or max(partial, key=lambda one: len(one.facts), default=_Part(why=asked.why))
         too_much = part.cut or (asked.failure is not None and asked.failure.kind in DIVISIBLE)
-        if too_much and len(text) >= 2 * _SMALLEST:
+        if too_much and divisible:
             return [
                 one for half in _spans(self.response, start, end, -(-len(text) // 2)) for one in await self.facts(half)
             ]
         return [part]
 
     def read(self, reply: Reply, prompt: str, source: frozenset[str]) -> dict[int, _Part]:
-        """What an answer says; nothing, where it is no list of facts."""
-        text, cut = own_words(reply.text, prompt), reply.finish == "length"
+        """What an answer says; empty where it is not a list of facts."""
+        text, cut = own_words(reply.text, prompt), is_cut(reply)
         items = read_list(text, cut)
         facts = [unquoted(item) for item in ([text] if items is None else items)]
         if facts and all(_REFUSED.fullmatch(fact) for fact in facts):
@@ -197,7 +204,7 @@ class _Work:
         return {0: _Part(kept, cut=cut, dropped=Counter(doubt for doubt in doubts if doubt))}
 
     def doubt(self, fact: str, source: frozenset[str]) -> str | None:
-        """Why a text is no fact of the response."""
+        """Why a text cannot be a fact of the response; None where it can."""
         if len(fact) > _LONGEST:
             return "too_long"
         if not _is_statement(fact):
@@ -252,10 +259,8 @@ def _is_statement(text: str) -> bool:
     """Whether a text can be a sentence that claims something: a question cannot, nor a single word."""
     if text.endswith(("?", "？", "؟")) or not any(sign.isalpha() for sign in text):
         return False
-    return len(text.split()) > 1 or (_UNSPACED.search(text) is not None and len(text) >= 3)
+    return len(text.split()) > 1 or (has_unspaced(text) and len(text) >= 3)
 
-
-_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 _REFUSED: Final = re.compile(r"[\W_]*(?:(?i:refus(?:ed|al))[\W_]*|REFUSED\b.{0,160})")
 _NOTHING: Final = re.compile(
@@ -264,7 +269,7 @@ _NOTHING: Final = re.compile(
     r"|\bno\s+(?:facts|claims)\b|^\W*(?:none|n/?a|nothing|no|empty)\W*$",
     re.IGNORECASE,
 )
-_REMARK: Final = 200  # characters; what is longer is no remark that there is nothing
+_REMARK: Final = 200  # characters of a remark that there are no facts, at most
 
 
 def _claims_nothing(text: str) -> bool:

@@ -46,11 +46,11 @@ def _end(text: str, start: int, aim: int, size: int) -> int:
     return start + aim
 
 
-_LONGEST_SIGN: Final = 64  # characters; what is longer is no sign
+_LONGEST_SIGN: Final = 64  # characters; the longest sign that is kept whole
 
 
 def _is_boundary(text: str, place: int) -> bool:
-    """Whether no sign goes on from before `place` to after it (the main rules for grapheme clusters of Unicode)."""
+    """Whether `place` is not within a sign (by the main rules for grapheme clusters of Unicode)."""
     before, after = text[place - 1], text[place]
     if after in _JOINS or before in _JOINERS or unicodedata.category(after)[0] == "M":
         return False

@@ -70,7 +70,7 @@ class Falsifier:
     async def run(self, case: Case, ask: Ask, reject: Reject | None = None) -> Case | Failure:
         """The case with a wrong response in place of its right one, or why there is none.
 
-        A reply that is of no use is asked for once more, then drawn afresh once; useless ones are told to `reject`.
+        A reply that is of no use is asked for once more, then drawn afresh once; useless ones are passed to `reject`.
         The trace is under `stages` of the case's extra.
         """
         right, counted = case.response or "", CountingAsk(ask)
@@ -101,5 +101,5 @@ class Falsifier:
 
 
 def _by_lines(text: str) -> str:
-    """A text as a quotation that keeps its lines, so that wrong answers are not told from right ones by theirs."""
+    """A text as a quotation that keeps its lines, so that the line breaks do not give wrong answers away."""
     return "\n".join(quoted(line) for line in text.strip().splitlines())

@@ -1,7 +1,7 @@
 """The stages that a case goes through on its way to relations, and which of them it still needs (SPEC 7).
 
 Only what is missing is worked out: what a case brings along is used as it is. A case says itself how far it has come,
-in its fields and in the traces under `stages`, so that one that was written down can go on from there.
+in its fields and in the traces under `stages`, so that a case that was saved can be resumed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WAYS: Final = {
 }
 
 EarlyExit = Callable[[Stage, Case], str | None]
-"""Looks at a case after each stage before `relate`; a text is why it goes no further, None lets it go on."""
+"""Looks at a case after each stage before `relate`; a text is the reason to stop, None continues."""
 After = Callable[[Stage, Case], None]
 
 
@@ -95,7 +95,7 @@ class Pipeline:
         sought = ("atomize", "atoms"), ("retrieve", "contexts"), ("relate", "relations")
         for stage, what in sought:
             if stage in self.stages and not self.may(stage) and self._blank(stage, case):
-                return f"the case has no `{what}`, and there is nobody to {_WAYS[stage]}; add them, or allow for it"
+                return f"the case has no `{what}`, and there is no way to {_WAYS[stage]}; add them, or allow for it"
         return None
 
     def plan(self, case: Case) -> tuple[Stage, ...]:
@@ -114,7 +114,7 @@ class Pipeline:
         gone = [stage for stage in STAGES if stage not in self.stages]
         for stage in ("atomize", "retrieve", "relate"):
             if self._blank(stage, case):
-                why = f"the stage {stage} was left out" if stage in gone else f"there is nobody to {_WAYS[stage]}"
+                why = f"the stage {stage} was left out" if stage in gone else f"there is no way to {_WAYS[stage]}"
                 return f"{why}, so that there are no posteriors"
         return None
 
@@ -132,7 +132,7 @@ class Pipeline:
     async def prepare(
         self, case: Case, ask: Ask, search: Search, reject: Reject | None = None, after: After | None = None
     ) -> Case:
-        """The case after the stages before `relate` that it needs; `after` is told of each one.
+        """The case after the stages before `relate` that it needs; `after` is called after each one.
 
         A stage that fails as a whole ends it with the status that says so. Each runs once at most.
         """

@@ -9,7 +9,8 @@ from typing import Final
 from fcjax.core.checks import check_number
 from fcjax.core.prompts import Prompt
 from fcjax.core.records import Atom, Case
-from fcjax.core.word_overlap import content_words, shared
+from fcjax.core.word_overlap import shared
+from fcjax.core.words import content_words
 from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject
 from fcjax.stages.rewriting import Rewriting, numbered, room, usable
 from fcjax.stages.templates import QUOTATION, Template, quoted

@@ -17,7 +17,7 @@ from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
-from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw
+from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, probability, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
 
@@ -117,7 +117,7 @@ def _unusable(status: Status, text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationModel:
-    """How questions are put. Which model answers them is no part of it.
+    """How questions are put. The model that answers them is chosen elsewhere.
 
     `pairwise` asks one pair a prompt; `packed` up to `pack` atoms of one context, and still one pair a prompt where
     the target is a context, whose text is long. `votes` more draws are asked for where a reply has no logprobs;
@@ -186,7 +186,7 @@ class Question:
 
     def read(self, reply: Reply) -> dict[int, Answer]:
         """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
-        cut = reply.finish == "length"
+        cut = is_cut(reply)
         found: Mapping[int, FoundLabel | None]
         if self.packed:
             found = {n - 1: label for n, label in read_labels(reply.text, len(self.pairs), cut).items()}
@@ -211,8 +211,8 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
 
     What cannot be read in the reply is asked for once more with the reply quoted, then by one fresh draw of the whole
     question. A pair that still has no answer gets a relation with the status `relation_failed`, which makes no
-    factor, and the reason in `extra`; the prompts whose replies were of no use are then told to `reject`, so that they
-    are not taken for answers another time. Neutral answers are relations like the others, with the status ok.
+    factor, and the reason in `extra`; the prompts whose replies were of no use are then passed to `reject`, so
+    that they are not served as answers again. Neutral answers are relations like the others, with the status ok.
 
     `method` says where the probability comes from: `logprobs` (see `labels.probability`); `votes`, where the label is
     the one with the most votes among the answer and further draws at temperature 1 (the first one's on a tie) and

@@ -1,4 +1,4 @@
-"""EvidenceSearch evidence: the passages for each atom become the contexts of its case (SPEC 1)."""
+"""Searching for evidence: the passages for each atom become the contexts of its case (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fcjax.core.checks import check_number
 from fcjax.core.passages import Found, Passage
 from fcjax.core.prompts import Failure
 from fcjax.core.records import Atom, Case, Context, Status
+from fcjax.core.words import mended, without_invisible
 from fcjax.stages.answers import each
 from fcjax.stages.traces import traced
 
@@ -23,7 +24,7 @@ AT_ONCE: Final = 8  # searches of one case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSearch:
-    """How evidence is looked for: `k` passages an atom. Where it is looked for is no part of it.
+    """How evidence is looked for: `k` passages per atom. The source is chosen elsewhere.
 
     `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (or None).
     Raises `SettingsError`.
@@ -107,7 +108,7 @@ class EvidenceSearch:
             title=_whole(passage.title),
             text=_whole(passage.text),
             snippet=_whole(passage.snippet),
-            link=_whole(passage.link),
+            link=None if passage.link is None else mended(passage.link),
             prior=None if self.prior is None else self.prior(passage.link),
             extra={} if passage.note is None else {"note": _whole(passage.note)},
         )
@@ -125,11 +126,10 @@ def _also_at(context: Context, other: Context) -> Context:
 def query_of(atom: Atom) -> str:
     """What is searched for on account of an atom."""
     query = atom.extra.get("query")
-    return query if isinstance(query, str) and query.strip() else atom.text
+    own = without_invisible(query) if isinstance(query, str) else ""
+    return own if own.strip() else without_invisible(atom.text)
 
 
 def _whole(text: str | None) -> str | None:
-    """A text with the halves of characters (lone surrogates) replaced that a source may give: no file can hold them."""
-    if text is None or text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """A source's text without halves of characters, and without characters that have no shape."""
+    return None if text is None else without_invisible(mended(text))

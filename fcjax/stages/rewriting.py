@@ -8,8 +8,9 @@ from typing import Final
 
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case
-from fcjax.core.word_overlap import alike, content_words, shared
-from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, each
+from fcjax.core.word_overlap import alike, shared
+from fcjax.core.words import content_words
+from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, each, is_cut
 from fcjax.stages.parsing.list_parser import own_words, read_numbered
 from fcjax.stages.templates import quoted, unquoted
 
@@ -47,7 +48,7 @@ class Rewriting:
         prompt, refused = self.prompt(atoms), dict[int, str]()
 
         def read(reply: Reply) -> dict[int, str]:
-            found = read_numbered(own_words(reply.text, prompt.messages[0][1]), len(atoms), reply.finish == "length")
+            found = read_numbered(own_words(reply.text, prompt.messages[0][1]), len(atoms), is_cut(reply))
             texts = {number - 1: unquoted(text) for number, text in found.items()}
             doubts = {place: self._doubt(atoms, place, text) for place, text in texts.items() if text}
             refused.update({place: doubt for place, doubt in doubts.items() if doubt})
@@ -94,7 +95,7 @@ class Rewritten:
     without: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Rewritten) -> None:
-        """Take in what came of other atoms."""
+        """Add the results for other atoms."""
         self.texts |= other.texts
         self.without |= other.without
 

@@ -1,18 +1,17 @@
 """Screening: pairs whose texts have next to nothing in common are not worth a question. Off unless asked for.
 
 The score is cheap and knows words only, no meaning: a context in another language, or one that says the same in other
-words, scores low. What is left out is counted, and is no answer: not even a neutral one.
+words, scores low. Pairs that are left out are counted; they get no relation, not even a neutral one.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final
 
+from fcjax.core.words import words
 from fcjax.stages.relate import Agenda, Pair
 
 
@@ -46,8 +45,5 @@ class Screen:
 
 @functools.lru_cache(maxsize=1024)
 def screen_words(text: str) -> frozenset[str]:
-    """The words of a text, in small letters; each sign is one where a script has no spaces between words."""
-    return frozenset(_WORD.findall(text.casefold()))
-
-
-_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\\W_]+")
+    """The different words of a text."""
+    return frozenset(words(text))

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 from fcjax.core.checks import check_number, is_number
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Context, Status
-from fcjax.core.word_overlap import content_words, shared
+from fcjax.core.word_overlap import shared
+from fcjax.core.words import content_words
 from fcjax.graph.selection import merge
-from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject, answers_to, each
+from fcjax.stages.answers import AT_ONCE, Ask, CountingAsk, Reject, answers_to, each, is_cut
 from fcjax.stages.parsing.json_like import Scalar
 from fcjax.stages.parsing.labels import NEVER_CERTAIN
 from fcjax.stages.parsing.list_parser import own_words, read_fields
@@ -165,7 +166,7 @@ def read_summary(reply: Reply, prompt: str = "") -> _Summary | None:
     """The summary in an answer, or that there is nothing to sum up; None where it says neither."""
     text = own_words(reply.text, prompt)
     fields = read_fields(text, ("summary", "relevant"))
-    if not fields and reply.finish != "length" and (labelled := _LABELLED.search(text)):
+    if not fields and not is_cut(reply) and (labelled := _LABELLED.search(text)):
         fields = {"summary": labelled["summary"], "confidence": labelled["confidence"]}
     summary = fields.get("summary")
     if fields.get("relevant") is False or _IRRELEVANT.fullmatch(summary if isinstance(summary, str) else text):

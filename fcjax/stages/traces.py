@@ -28,8 +28,8 @@ def related(case: Case) -> dict[str, Any] | None:
 
 def traced(case: Case, stage: str, trace: Mapping[str, Any]) -> dict[str, Any]:
     """The case's `extra` with the trace of a stage among the others; what is empty or 0 in it is left out."""
-    told = {key: value for key, value in trace.items() if value or key == "prompts"}
-    return {**case.extra, _stages(case): {**traces(case), stage: told}}
+    kept = {key: value for key, value in trace.items() if value or key == "prompts"}
+    return {**case.extra, _stages(case): {**traces(case), stage: kept}}
 
 
 def untraced(case: Case, stage: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What came of a conversion: rows written, and the faults of those that were left out."""
+    """The result of a conversion: rows written, and the faults of rows that were left out."""
 
     written: int
     faults: tuple[Fault, ...]
@@ -49,7 +49,7 @@ def convert(
     """Write what `source` holds to `target` in the format `to`, as a stream; the target's name chooses the container.
 
     `format` is the source's, detected where it is not given. The priors go into graphs that are made of cases; a graph
-    whose atoms have another prior than `atom_prior` is no case. A row with faults is left out and its faults are
+    whose atoms have another prior than `atom_prior` cannot be a case. A row with faults is left out and its faults are
     returned. Raises `InputError` where nothing can be read, `SettingsError` for a pair of formats that has no way
     between, and `OutputError`.
     """

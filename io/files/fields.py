@@ -1,4 +1,4 @@
-"""The fields of a JSON object, checked: each function adds the faults that it finds to a list and goes on.
+"""The fields of a JSON object, checked: each function adds the faults that it finds to a list and continues.
 
 `place` is the path of the object, ending in a dot, or empty.
 """

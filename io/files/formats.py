@@ -17,7 +17,7 @@ _LOOK = 100  # rows that may be unreadable before detection gives up
 
 
 def detect(path: Source) -> Format:
-    """The format of a file; "cases" where nothing tells otherwise. What can be read only once is taken for cases.
+    """The format of a file; "cases" by default. What can be read only once is taken for cases.
 
     Raises `InputError` where the file cannot be read.
     """

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
 from fcjax.core.errors import Fault, InputError
+from fcjax.core.words import mended
 from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, opened, read_whole, split_lines
 
 Parsed = TypeVar("Parsed")
@@ -26,6 +28,7 @@ class Item:
     faults: tuple[Fault, ...] = ()
     line: int | None = None  # None where the whole file is one JSON text
     prefix: str = ""  # what a field's path begins with, e.g. "[2]." in a list
+    id: str | int | None = None  # of a line that is not JSON, where its beginning gives one
 
     def located(self, fault: Fault, name: str, case: str | None = None) -> Fault:
         """`fault`, found inside of this value, with its place in the file."""
@@ -34,7 +37,7 @@ class Item:
 
 
 def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
-    """The JSON values of a file: a line each, or the items of a list, or one object; told apart by the content.
+    """The JSON values of a file: a line each, or the items of a list, or one object; the content shows which.
 
     A file named `.jsonl` or `.ndjson` is always read by lines. Lines stream; a list is held as a whole. A line that
     cannot be read is an `Item` with faults and does not end the reading. Raises `InputError` where there is nothing to
@@ -82,9 +85,9 @@ def read_rows(
             try:
                 parsed = parse(item.value, item.number)
             except InputError as error:
-                told = {fault.field for fault in faults}
-                faults += tuple(fault for fault in error.faults if fault.field not in told)
-        id = row_id(item.value, item.number)
+                known = {fault.field for fault in faults}
+                faults += tuple(fault for fault in error.faults if fault.field not in known)
+        id = row_id(item.value if item.id is None else {"id": item.id}, item.number)
         if faults:
             yield item.number, id, None, tuple(item.located(fault, name, id) for fault in faults), item.line
         else:
@@ -115,7 +118,8 @@ def _by_lines(stream: io.BufferedReader[Any], name: str, limit: int) -> Iterator
             yield Item(line.number, None, (line.fault,), line.number)
         else:
             value, faults = decode(line.text)
-            yield Item(line.number, value, faults, line.number)
+            id = None if value is not None else _id_of_broken(line.text)
+            yield Item(line.number, value, faults, line.number, id=id)
     if empty:
         raise InputError(Fault("the file has only blank lines; allowed: at least one JSON object", file=name))
 
@@ -139,18 +143,53 @@ def _as_whole(stream: io.BufferedReader[Any], name: str) -> Iterator[Item]:
 def decode(text: bytes) -> tuple[Any, tuple[Fault, ...]]:
     """The value of a JSON text, with its faults; the value is None where the text is not JSON at all.
 
-    NaN, Infinity and numbers beyond float64 are not JSON: each is a fault that names its field.
+    NaN, Infinity and numbers beyond float64 are not JSON: each is a fault that names its field. Half of a character (a
+    lone surrogate, as programs leave that cut texts anywhere) is read as U+FFFD.
     """
     try:
         return orjson.loads(text), ()
     except orjson.JSONDecodeError as error:
         why = _syntax_fault(text, error)
     try:
-        value = json.loads(text.decode())
+        value = json.loads(text.decode(errors="surrogatepass"))
         faults = tuple(_non_finite(value, ""))
+        halves = _HALF.search(text) is not None
+        value = _mended(value) if halves else value
     except (ValueError, RecursionError):
         return None, (why,)
-    return (value, faults) if faults else (None, (why,))
+    return (value, faults) if faults or halves else (None, (why,))
+
+
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # of a character, as an escape or as bytes
+
+
+def _mended(value: Any) -> Any:
+    """`value` with U+FFFD for each half of a character in its texts and keys."""
+    if isinstance(value, str):
+        return mended(value)
+    if isinstance(value, list):
+        return [_mended(part) for part in value]
+    if isinstance(value, dict):
+        return {mended(key): _mended(part) for key, part in value.items()}
+    return value
+
+
+def _id_of_broken(text: bytes) -> str | int | None:
+    """The id at the beginning of an object that is not JSON further on."""
+    found = _FIRST_ID.match(text)
+    try:
+        id = orjson.loads(found[1]) if found else None
+    except orjson.JSONDecodeError:
+        return None
+    return id if isinstance(id, str | int) else None
+
+
+_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
+_FIRST_ID: Final = re.compile(
+    rb"\s*+\{\s*+(?:%b\s*+:\s*+(?:%b|-?\d++|true|false|null)\s*+,\s*+)*?\"id\"\s*+:\s*+(%b|-?\d++)\s*+[,}]"
+    % (_TEXT, _TEXT, _TEXT),
+    re.DOTALL,
+)
 
 
 def _syntax_fault(text: bytes, error: orjson.JSONDecodeError) -> Fault:

@@ -78,7 +78,8 @@ def read_uai(path: Source, evidence: Source | None = None) -> MarkovModel:
     """The Markov model in a UAI file, with the evidence of another file where one is named.
 
     Names come from `MODEL.uai.names` where that file is there, else they are `x0`, `x1`, ... Raises `InputError` for
-    what is no MARKOV model of two-state variables with tables over one or two of them, naming the variable or factor.
+    anything but a MARKOV model of two-state variables with tables over one or two of them; it names the variable or
+    factor.
     """
     tokens = _Tokens(path)
     network = tokens.take("the word MARKOV")
@@ -154,7 +155,7 @@ def _read_names(path: Source, variables: int) -> tuple[str, ...]:
         except orjson.JSONDecodeError:
             name = None
         if not isinstance(name, str) or not name:
-            raise InputError(Fault("the line is no name; allowed: a JSON string", str(beside), number))
+            raise InputError(Fault("the line is not a name; allowed: a JSON string", str(beside), number))
         names.append(name)
     if len(names) != variables or len(set(names)) != variables:
         fault = f"{len(names)} names, {len(set(names))} of them different; allowed: {variables} different names"

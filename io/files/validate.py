@@ -55,6 +55,8 @@ def _rows_faults(parts: Iterable[tuple[Any, ...]], path: Source) -> Iterator[Fau
     for row in rows:
         yield from row.faults
         place = Fault("", display_name(path), row.line, row.id)
+        if row.value is None and row.id == str(row.number):
+            continue  # its id is not known, and its number may be another row's id
         before = first.setdefault(hash(row.id), row.number)
         if before != row.number and row.value is not None:
             fault = f"id is {seen(row.id)}, as in row {before}; allowed: an id that occurs once"

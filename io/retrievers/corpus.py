@@ -1,4 +1,4 @@
-"""Documents of a folder or file, cut into passages, with all that could not be read told by name.
+"""Documents of a folder or file, cut into passages, with every file or row that could not be read reported by name.
 
 Text (`.txt`, `.md`), web pages (`.html`), `.pdf`, and rows of JSON (`.jsonl`, `.json`; text under `text`, `contents` or
 `snippet`, with `title` and `link` or `url`), each plain or compressed by gzip.
@@ -24,12 +24,13 @@ from typing import Any, Final
 
 from fcjax.core.errors import Fault, InputError, counted
 from fcjax.core.passages import Passage
+from fcjax.core.words import without_invisible
 from fcjax.io.files.objects import read_objects
 from fcjax.io.files.streams import WHOLE_LIMIT
 from fcjax.io.retrievers.extraction import HTML, LONGEST, ExtractionError, decode, kind_of, text_of, tidy
 
 CHUNK: Final = 1000
-"""Characters that a passage has at most, unless told otherwise."""
+"""Characters that a passage has at most, by default."""
 
 _KINDS: Final = {
     ".txt": "text", ".text": "text", ".md": "text", ".markdown": "text", ".html": "page", ".htm": "page",
@@ -108,10 +109,14 @@ def passages(files: list[CorpusFile], chunk: int, faults: Faults) -> Iterator[Pa
     for entry in files:
         try:
             for title, text, link in _READERS[_kind(entry.name) or ""](entry, faults):
-                for piece in cut(text, chunk):
+                for piece in map(without_invisible, cut(text, chunk)):  # a zero-width space is a place to cut at
+                    if not piece.strip():
+                        continue
                     if (mark := blake2b(piece.encode(errors="surrogatepass"), digest_size=16).digest()) not in known:
                         known.add(mark)
-                        yield Passage(title=(title or "")[:_TITLE_LENGTH] or None, text=piece, link=link)
+                        yield Passage(
+                            title=without_invisible(title or "")[:_TITLE_LENGTH] or None, text=piece, link=link
+                        )
         except InputError as error:
             faults.add(*error.faults)
         except OSError as error:
@@ -250,7 +255,7 @@ def _kind(name: str) -> str | None:
 
 
 def _suffix(name: str) -> str:
-    """The end of a file's name that tells its kind."""
+    """The end of a file's name, which gives its kind."""
     return Path(name.lower().removesuffix(".gz")).suffix
 
 
@@ -260,7 +265,7 @@ def _entry(name: str, path: Path) -> CorpusFile:
     except OSError as error:
         raise InputError(_unreadable(error)) from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(Fault("no ordinary file; allowed: one with a beginning and an end", file=str(path)))
+        raise InputError(Fault("not a regular file; allowed: files, no pipes or devices", file=str(path)))
     name = os.fsencode(name).decode(errors="replace")  # a name may be any bytes, a link is text
     return CorpusFile(name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 

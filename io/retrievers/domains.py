@@ -136,7 +136,7 @@ def _csv(text: str) -> dict[str, Any]:
         if len(row) != 2:
             raise ValueError(f"the line {','.join(row)!r:.80} has {len(row)} columns; allowed: domain and prior")
         value: Any = row[1]
-        with contextlib.suppress(ValueError):  # `_priors` tells what is wrong with it
+        with contextlib.suppress(ValueError):  # `_priors` reports what is wrong with it
             value = float(value)
         pairs.append((row[0], value))
     return _unique(pairs)

@@ -11,6 +11,8 @@ import re
 import time
 from typing import Final
 
+from fcjax.core.words import mended
+
 LONGEST: Final = 400_000
 """Characters of a document's text that are kept; books have more."""
 PDF_PAGES: Final = 100
@@ -96,8 +98,8 @@ def decode(body: bytes, charset: str | None, *, meta: bool = False) -> str:
             if error.start >= len(body) - 3:  # cut in the middle of a character
                 return body.decode(errors="replace")
     names = [charset]
-    if meta and (told := _META.search(body[:4096])):
-        name = (told[1] or told[2]).decode("ascii", "replace")
+    if meta and (declared := _META.search(body[:4096])):
+        name = (declared[1] or declared[2]).decode("ascii", "replace")
         names.append(None if name.lower().startswith("utf-") else name)  # it was read as ASCII, and is not UTF-8
     for codec in map(_codec, names):
         if codec:
@@ -146,7 +148,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 
     from pypdf import PdfReader
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it tells every blemish of every file
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it reports every blemish of every file
     texts: list[str] = []
     length = 0
     note = None
@@ -171,8 +173,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 
 def tidy(text: str) -> str:
     """Without control characters, halves of characters, and spaces beyond need."""
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+    text = _CONTROL.sub("", mended(text).replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
     text = re.sub(r"[^\S\n]+", " ", text)
     return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()
 

@@ -7,11 +7,9 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -19,17 +17,13 @@ import orjson
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
-from fcjax.core.passages import Found, Passage
+from fcjax.core.passages import Found
 from fcjax.core.prompts import Failure
 from fcjax.io.files.streams import replacing
 from fcjax.io.retrievers.corpus import CHUNK, CorpusFile, Faults, entries, passages
 from fcjax.io.retrievers.index import FORMAT, Draft, Index
 
-Rerank = Callable[[str, Sequence[str]], Sequence[float]]
-"""From a query and texts to how well each of them fits it, a finite number each; the more the better."""
-
 LONGEST: Final = 4000  # characters of a passage's text at most (SPEC 1)
-_POOL: Final = 50  # passages that are looked at again where there is a `rerank`
 _FRESH: Final = 2_000_000_000  # ns before reading; a file that changed since may have changed unnoticed
 
 
@@ -41,12 +35,12 @@ class LocalCorpus:
     read; `size` counts the passages.
     """
 
-    def __init__(self, index: Index, digest: str, faults: Faults, rerank: Rerank | None):
+    def __init__(self, index: Index, digest: str, faults: Faults):
         self.size = index.size
         self.faults: tuple[Fault, ...] = tuple(faults.kept)
         self.fault_count = faults.count
-        self._index, self._rerank = index, rerank
-        self._name = f"local:{digest}" + (f"+{_name_of(rerank)}" if rerank else "")
+        self._index = index
+        self._name = f"local:{digest}"
         self._thread = ThreadPoolExecutor(1, "fcjax corpus")
 
     @classmethod
@@ -56,13 +50,12 @@ class LocalCorpus:
         *,
         chunk: int = CHUNK,
         index: str | os.PathLike[str] | None = None,
-        rerank: Rerank | None = None,
     ) -> Self:
         """The corpus of a folder or file (see `corpus`), cut into passages of at most `chunk` characters.
 
         Its index is kept in the folder `index`, by default in the user's cache, and is made where there is none or
         files have changed, which takes some ten seconds for 50,000 passages; call it before the event loop runs, or in
-        a thread. Any number of processes may do so at once. `rerank` puts the best fifty passages into a new order.
+        a thread. Any number of processes may do so at once.
 
         Raises `InputError` where nothing at all can be read, `OutputError` where no index can be kept.
         """
@@ -75,7 +68,7 @@ class LocalCorpus:
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            return cls(*_opened(place, folder, chunk), rerank)
+            return cls(*_opened(place, folder, chunk))
         except InputError:
             raise
         except OSError as error:
@@ -90,14 +83,10 @@ class LocalCorpus:
         """The `k` best passages; none where no passage has a word of the query. The work is done in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.find, query, k)
 
-    def find(self, query: str, k: int) -> Found | Failure:
+    def find(self, query: str, k: int) -> Found:
         """`search`, here and now."""
         check_number("k", k, 1, whole=True)
-        found = self._index.best(query, max(k, _POOL) if self._rerank else k)
-        best = [self._index.passage(number) for number in found]
-        if self._rerank is None or not best:
-            return tuple(best)
-        return _reranked(self._rerank, query, best, k)
+        return tuple(self._index.passage(number) for number in self._index.best(query, k))
 
     async def close(self) -> None:
         """Let go of the index; a second time does nothing."""
@@ -106,7 +95,7 @@ class LocalCorpus:
 
 
 def default_folder() -> Path:
-    """Where indexes are kept unless told otherwise: `fcjax/indexes` in the user's cache folder."""
+    """Where indexes are kept by default: `fcjax/indexes` in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcjax" / "indexes"
 
 
@@ -143,8 +132,8 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
         if index is None:
             continue  # another process has swept it away
         with replacing(note) as stream:
-            told = {"faults": [asdict(fault) for fault in faults.kept], "fault_count": faults.count}
-            stream.write(orjson.dumps({"corpus": str(place), "name": name, "began": began, "files": state, **told}))
+            report = {"faults": [asdict(fault) for fault in faults.kept], "fault_count": faults.count}
+            stream.write(orjson.dumps({"corpus": str(place), "name": name, "began": began, "files": state, **report}))
         if old and old["name"] != name:
             _forget(folder, old["name"])
         return index, name, faults
@@ -152,7 +141,7 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
 
 
 def _state(files: list[CorpusFile]) -> list[Any]:
-    """What tells whether files have changed, as JSON has it."""
+    """What shows whether files have changed, as JSON."""
     return [[file.name, file.size, [file.mtime_ns, file.ctime_ns]] for file in files]
 
 
@@ -177,25 +166,3 @@ def _sweep(folder: Path) -> None:
         with suppress(OSError):
             if draft.stat().st_mtime < time.time() - 86400:
                 shutil.rmtree(draft)
-
-
-def _reranked(rerank: Rerank, query: str, best: list[Passage], k: int) -> Found | Failure:
-    """The `k` that fit best in the eyes of `rerank`, whose faults are failures of this search."""
-    texts = [f"{passage.title}\n{passage.text}" if passage.title else passage.text or "" for passage in best]
-    try:
-        scores = [float(score) for score in rerank(query, texts)]
-    except Exception as error:
-        return Failure("rerank", f"{_name_of(rerank)} failed: {type(error).__name__}: {error}"[:500])
-    if len(scores) != len(texts) or not all(map(isfinite, scores)):
-        seen = (
-            f"{len(scores)} scores for {len(texts)} texts" if len(scores) != len(texts) else "a score that is no number"
-        )
-        return Failure("rerank", f"{_name_of(rerank)} gave {seen}")
-    order = sorted(range(len(best)), key=lambda i: -scores[i])
-    return tuple(best[i] for i in order[:k])
-
-
-def _name_of(rerank: Any) -> str:
-    """What stands for a way of re-ranking in the corpus' name: its `name`, or where it is defined."""
-    name = getattr(rerank, "name", None)
-    return str(name or f"{rerank.__module__}.{getattr(rerank, '__qualname__', type(rerank).__qualname__)}")

@@ -110,7 +110,7 @@ class PageReader:
         check_number("length", length, 100, LENGTH, whole=True)
         check_number("concurrency", concurrency, 1, whole=True)
         if proxy is not None and URL(proxy).scheme not in ("http", "https"):
-            raise SettingsError("proxy is no URL; allowed: one that begins with http:// or https://")
+            raise SettingsError("proxy is not a URL; allowed: one that begins with http:// or https://")
         self._length, self._limits, self._proxy = length, limits or _USUAL, proxy
         self._guard = Guard.letting(private)
         self._agent = user_agent or f"Mozilla/5.0 (compatible; {our_name()})"
@@ -206,8 +206,8 @@ class PageReader:
                 url = self._guard.check(urljoin(str(url), outcome))
         except LinkError as error:
             return Refused(error.kind, str(error))
-        except ValueError as error:  # of a redirect to what is no URL
-            return Refused("bad_link", f"it redirects to what is no URL ({error})")
+        except ValueError as error:  # of a redirect to something else
+            return Refused("bad_link", f"it redirects to something that is not a URL ({error})")
         return Refused("redirects", f"it redirects more than {self._limits.redirects} times")
 
     async def _once(self, url: URL) -> _Fetched | Again | Refused | str:
@@ -228,7 +228,7 @@ class PageReader:
             return Refused("connection", f"the proxy refused (HTTP {error.status})")
         except aiohttp.ClientConnectorError as error:
             if error.os_error.errno == REFUSED:
-                return Refused("private", f"{url.host} is at no address of the public internet")
+                return Refused("private", f"{url.host} is not at an address of the public internet")
             return read_exception(error)
         except Exception as error:
             return read_exception(error)
@@ -299,7 +299,7 @@ async def _in_thread(do: Callable[[], Result]) -> Result:
     future: asyncio.Future[Result] = loop.create_future()
 
     def tell(settle: Callable[[Any], None], value: Any) -> None:
-        if not future.done():  # done: nobody waits any more
+        if not future.done():  # done: it was cancelled
             settle(value)
 
     def work() -> None:
@@ -317,6 +317,6 @@ async def _in_thread(do: Callable[[], Result]) -> Result:
 
 _MOVED: Final = (301, 302, 303, 307, 308)
 _GOOD: Final = (200, 203)
-_HEAD: Final = 1024  # bytes that tell what a document is
+_HEAD: Final = 1024  # bytes that show what a document is
 _AT_ONE_HOST: Final = 4
 _ACCEPT: Final = "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.8,*/*;q=0.1"

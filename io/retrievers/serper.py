@@ -180,7 +180,7 @@ def _text(value: Any) -> str | None:
 def _judge(status: int, document: Any) -> Again | Refused | None:
     """Serper says `{"message": "Not enough credits", "statusCode": 400}`.
 
-    What has no part of a result page is no answer: taken for one, it would say that there is no evidence.
+    An object without any part of a result page is not an answer: it would count as finding no evidence.
     """
     if not isinstance(document, dict) or (status == 200 and _has_results(document)):
         return None
@@ -191,7 +191,7 @@ def _judge(status: int, document: Any) -> Again | Refused | None:
     if isinstance(message, str) and status in (401, 403):
         return Refused("unauthorized", words)
     if status == 200:
-        return Again("unreadable", words if message else "HTTP 200 with an object that is no page of results")
+        return Again("unreadable", words if message else "HTTP 200 with an object that is not a page of results")
     return None
 
 

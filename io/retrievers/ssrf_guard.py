@@ -67,25 +67,25 @@ class Guard:
         """
         family, kind, protocol, _, place = info
         if not self.admits(ip_address(place[0])):
-            raise OSError(REFUSED, f"{place[0]} is no address of the public internet")
+            raise OSError(REFUSED, f"{place[0]} is not an address of the public internet")
         return socket.socket(family=family, type=kind, proto=protocol)
 
     def check(self, link: str) -> URL:
-        """The URL of a link that may be followed, as far as its letters tell. Raises `LinkError`."""
+        """The URL of a link that may be followed, judged by its text alone. Raises `LinkError`."""
         try:
             url = URL(link)
             host, scheme, port = url.raw_host, url.scheme, url.explicit_port
         except (ValueError, TypeError) as error:
-            raise LinkError(f"{link!r:.200} is no URL ({error})") from error
+            raise LinkError(f"{link!r:.200} is not a URL ({error})") from error
         if scheme not in ("http", "https"):
-            raise LinkError(f"{link!r:.200} is no web page; allowed: http and https")
+            raise LinkError(f"{link!r:.200} is not the link of a web page; allowed: http and https")
         address = literal(host or "")
         if not host or port == 0 or (address is None and not _HOST.fullmatch(host)):
             raise LinkError(f"{link!r:.200} names no host that can be reached")
         if url.raw_user is not None or url.raw_password is not None:
-            raise LinkError(f"the link to {host} carries a user name or password, which is no link to a public page")
+            raise LinkError(f"the link to {host} carries a user name or password; allowed: links without")
         if address is not None and not self.admits(address):
-            raise LinkError(f"{host} is no address of the public internet", "private")
+            raise LinkError(f"{host} is not an address of the public internet", "private")
         if address is None and _is_local_name(host) and not self.private:
             raise LinkError(f"{host} is a name of a private network", "private")
         return url

@@ -179,14 +179,14 @@ def _pages(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _judge(status: int, document: Any) -> Again | Refused | None:
-    """MediaWiki tells its errors with status 200: `{"error": {"code": "maxlag", "info": "Waiting for ..."}}`."""
+    """MediaWiki reports errors with status 200: `{"error": {"code": "maxlag", "info": "Waiting for ..."}}`."""
     if not isinstance(document, dict):
         return None
     error = document.get("error")
     if not isinstance(error, dict):
-        # What is no answer to a query would say, taken for one, that there is no evidence.
+        # Anything else than an answer would count as finding no evidence.
         if status == 200 and (_ANSWERS.isdisjoint(document) or not isinstance(_listed(document), list | None)):
-            return Again("unreadable", "HTTP 200 with an object that is no answer of MediaWiki to a query")
+            return Again("unreadable", "HTTP 200 with an object that is not an answer of MediaWiki to a query")
         return None
     code = str(error.get("code"))
     words = f"HTTP {status}: {code}: {error.get('info')}"

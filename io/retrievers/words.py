@@ -1,32 +1,31 @@
-"""The words of a text, as an index knows them: in any script, and no language needs to be named.
+"""The words of a text as an index knows them, in any script, without naming a language.
 
-Letters lose their case, their width and the marks that writers leave out at will (accents, Hebrew points, Arabic vowel
-signs). Where words are not set apart by spaces, and in Korean, whose words end in particles, single signs and pairs of
-neighbours stand for them. Plurals in -s go with their singulars, which is a gain in English and no harm elsewhere.
+They are the words of `core.words`, made alike where writers differ: letters lose their case, their width and the marks
+that are optional (accents, Hebrew points, Arabic vowel signs). In scripts without spaces, and in Korean, whose words
+end in particles, single signs and pairs of neighbours stand for words. Plurals in -s go with their singulars, which
+helps in English and does no harm in other languages.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import unicodedata
+from itertools import pairwise
 from typing import Final
 
-VERSION: Final = 1  # counts up when a text gets other words than before
+from fcjax.core.words import has_unspaced, is_unspaced, runs, signs
+
+VERSION: Final = 2  # counts up when a text gets other words than before
 LONGEST: Final = 40  # characters of a word that count; what is longer is data, not language
 
 # Marks that are left out as often as written: Latin, Greek and Cyrillic accents, Hebrew points, Arabic vowel signs.
 _LEFT_OUT: Final = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670]+")
 _OTHER_DIGIT: Final = re.compile(r"(?![0-9])\d")  # in Arabic, Hindi, Thai: 0 to 9 as well
-# Thai, Lao, Burmese, Khmer, kana, Han, Hangul.
-_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_UNSPACED_FAR: Final = "\U00020000-\U0003ffff"
-
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 _THOUSANDS: Final = re.compile(r"(?<=\d)[.,](?=\d{3}(?!\d))")  # 1,234,567 and 1.234.567 are 1234567
-_RUNS: Final = re.compile(f"[{_UNSPACED}{_UNSPACED_FAR}]+|[^{_UNSPACED}{_UNSPACED_FAR}]+")
-_IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}{_UNSPACED_FAR}]")
+_KOREAN: Final = re.compile("[\uac00-\ud7a3]")
+_KOREAN_OR_NOT: Final = re.compile("[\uac00-\ud7a3]+|[^\uac00-\ud7a3]+")
 
 
 def words(text: str) -> list[str]:
@@ -35,12 +34,20 @@ def words(text: str) -> list[str]:
         return [word[:LONGEST] for word in _ASCII_WORD.findall(_THOUSANDS.sub("", text.lower()))]
     plain = _LEFT_OUT.sub("", unicodedata.normalize("NFKD", text.casefold()))
     plain = _OTHER_DIGIT.sub(lambda found: str(unicodedata.digit(found[0])), unicodedata.normalize("NFC", plain))
-    found = []
-    for word in _any_word().findall(_THOUSANDS.sub("", plain)):
-        if not word.isascii() and _IS_UNSPACED.search(word):
-            found += _signs(word)
+    plain = _THOUSANDS.sub("", plain)
+    if not has_unspaced(plain) and not _KOREAN.search(plain):
+        return [run[:LONGEST] for run in runs(plain)]
+    found: list[str] = []
+    for run in runs(plain):
+        if run.isascii():
+            found.append(run[:LONGEST])
+        elif is_unspaced(run):
+            found += _with_pairs(signs(run))
+        elif not _KOREAN.search(run):
+            found.append(run[:LONGEST])
         else:
-            found.append(word[:LONGEST])
+            for part in _KOREAN_OR_NOT.findall(run):
+                found += _with_pairs(list(part)) if _KOREAN.match(part) else [part[:LONGEST]]
     return found
 
 
@@ -54,19 +61,6 @@ def stem(word: str) -> str:
     return word if word.endswith("is") else word[:-1]
 
 
-def _signs(word: str) -> list[str]:
-    """What stands for the words of a run without spaces: its signs, and its pairs of neighbours."""
-    found = []
-    for run in _RUNS.findall(word):
-        if _IS_UNSPACED.match(run):
-            found += [*run, *map("".join, itertools.pairwise(run))]
-        else:
-            found.append(run[:LONGEST])
-    return found
-
-
-@functools.cache
-def _any_word() -> re.Pattern[str]:
-    """Letters and digits, with the marks that are part of a letter: vowel signs in Hindi, tone marks in Thai."""
-    marks = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign) in ("Mn", "Mc"))
-    return re.compile(f"[^\\W_]+(?:[{marks}]+[^\\W_]*)*")
+def _with_pairs(own: list[str]) -> list[str]:
+    """What stands for the words of a run of signs: each of them, and each pair of neighbours."""
+    return [*own, *map("".join, pairwise(own))]

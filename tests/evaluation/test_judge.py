@@ -71,6 +71,7 @@ def test_clear_verdicts_are_read(text, expected):
 def test_only_the_beginning_of_a_cut_answer_counts():
     assert WORDS.read("[same] because", cut=True) == "same"
     assert WORDS.read("They might be [same] but then", cut=True) is None
+    assert WORDS.read("They might be [same]. But no, they are [differ") is None
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from fcjax.core.errors import SettingsError
+from fcjax.core.words import words
 from fcjax.evaluation import optional as extras
-from fcjax.evaluation.texts import bleu, rouge_l, text_scores, text_words, tokenizer_of
+from fcjax.evaluation.texts import bleu, rouge_l, text_scores, tokenizer_of
 
 
 def test_rouge_l_by_hand():
@@ -39,7 +40,7 @@ def test_rouge_l_of_english_is_rouge_scores_own(candidate, reference):
     ],
 )
 def test_words_of_any_script(text, expected):
-    assert text_words(text) == expected
+    assert words(text) == expected
 
 
 @pytest.mark.parametrize(

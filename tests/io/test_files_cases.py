@@ -328,7 +328,7 @@ def test_bad_rows_carry_their_faults_and_end_nothing(tmp_path):
     assert {(fault.file, fault.line) for row in found[1::2] for fault in row.faults} == {
         (str(path), 2 + 3 * i) for i in range(len(bad))
     }
-    assert [row.id for row in found[1::2]] == ["2", "5", "8", "case", "case", "case", "20"]
+    assert [row.id for row in found[1::2]] == ["x", "5", "8", "case", "case", "case", "20"]
     assert "not JSON" in str(broken.error)
     for row, seen in ((listed, "a list"), (number, "17"), (null, "null")):
         assert f"the case is {seen}" in str(row.error)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcjax.core.errors import InputError, OutputError
-from fcjax.io.files.objects import read_objects
+from fcjax.io.files.objects import Row, read_objects, read_rows
 from fcjax.io.files.streams import LineWriter, read_lines, replacing, write_lines
 
 UNPRIVILEGED = 65534
@@ -227,7 +227,6 @@ def test_standard_input_may_be_any_stream_of_bytes(monkeypatch):
         (b'{"a": 1e999}', "a", "a is Infinity"),
         (b'{"a": nope}', None, "not JSON"),
         (b'{"a": "\xff"}', None, "byte 0xff at position 8 is not UTF-8"),
-        (b'{"a": "\\ud800"}', None, "surrogate"),
         (b'{"a": ' + b"[" * 5000, None, "not JSON"),
         (b'{"a": 1} {"b": 2}', None, "not JSON"),
     ],
@@ -239,6 +238,53 @@ def test_what_is_not_json_is_told_with_its_field_where_it_has_one(tmp_path, text
     assert (before.value, after.value) == ({}, {})
     assert [fault.field for fault in bad.faults] == [field]
     assert says in bad.faults[0].message
+
+
+HALVES = {
+    "an escape": b'{"id": "s1", "response": "half \\ud83d", "\\udc00": ["\\uD83D\\uDE00"]}',
+    "bytes": b'{"id": "s1", "response": "half \xed\xa0\xbd", "\xed\xb0\x80": ["\xed\xa0\xbd\xed\xb8\x80"]}',
+}
+WHOLE = {"id": "s1", "response": "half \ufffd", "\ufffd": ["\U0001f600"]}
+
+
+@pytest.mark.parametrize("written", HALVES)
+@pytest.mark.parametrize(("name", "around"), [("c.json", b"[%b, {}]"), ("c.jsonl", b"%b\n{}\n"), ("c", b"%b\n{}")])
+def test_half_a_character_is_one_replaced_character(tmp_path, written, name, around):
+    path = tmp_path / name
+    path.write_bytes(around % HALVES[written])
+    items = list(read_objects(path))
+    assert [item.value for item in items] == [WHOLE, {}]
+    assert [item.faults for item in items] == [(), ()]
+
+
+def test_half_a_character_does_not_hide_a_fault(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b'{"id": "x\\ud800", "p": NaN}\n{"a": "\\ud800\n')
+    bad, broken = read_objects(path)
+    assert bad.value["id"] == "x\ufffd"
+    assert [fault.field for fault in bad.faults] == ["p"]
+    assert broken.value is None
+    assert broken.faults
+
+
+@pytest.mark.parametrize(
+    ("line", "id"),
+    [
+        (b'{"id": 0, broken', "0"),
+        (b'{"query": "a \\" b, \\"id\\": 7", "n": 1, "id": "s1", "atoms": [}', "s1"),
+        (b'{"id": "s\xff", "x": 1}', "2"),
+        (b'{"id": 12', "2"),
+        (b'{"id": ["a"], broken', "2"),
+        (b'{"atoms": [{"id": "a0"}], broken', "2"),
+        (b"broken", "2"),
+    ],
+)
+def test_a_row_that_cannot_be_read_keeps_its_id_where_that_can(tmp_path, line, id):
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b'{"id": "first"}\n' + line + b"\n")
+    rows = [Row(*parts) for parts in read_rows(path, lambda value, number: value)]
+    assert [(row.id, row.value is None) for row in rows] == [("first", False), (id, True)]
+    assert rows[1].faults[0].case == id
 
 
 @given(st.binary(min_size=1, max_size=400))

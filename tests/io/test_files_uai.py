@@ -116,8 +116,8 @@ def test_names_are_kept_beside_whatever_they_are(tmp_path):
     [
         ('"a"\n"b"\n', "2 names, 2 of them different; allowed: 3 different names"),
         ('"a"\n"b"\n"a"\n', "3 names, 2 of them different"),
-        ('"a"\nb\n"c"\n', "names:2: the line is no name; allowed: a JSON string"),
-        ('"a"\n""\n"c"\n', "names:2: the line is no name"),
+        ('"a"\nb\n"c"\n', "names:2: the line is not a name; allowed: a JSON string"),
+        ('"a"\n""\n"c"\n', "names:2: the line is not a name"),
     ],
 )
 def test_names_that_do_not_fit_are_told(tmp_path, beside, says):

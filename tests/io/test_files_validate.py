@@ -85,6 +85,17 @@ def test_two_cases_with_one_id_are_a_fault(tmp_path):
     assert fault.message == 'id is "x", as in row 1; allowed: an id that occurs once'
 
 
+@pytest.mark.parametrize("broken", ["{", '{"id": 0, broken', '{"atoms": 3}'])
+def test_a_faulty_row_takes_no_other_rows_id(tmp_path, broken):
+    path = lines(tmp_path / "cases.jsonl", broken, CASE | {"id": "1"}, CASE | {"id": 2})
+    assert {fault.line for fault in faults(path)} == {1}
+
+
+def test_a_faulty_row_and_another_share_no_id(tmp_path):
+    path = lines(tmp_path / "cases.jsonl", '{"id": "x", broken', CASE)
+    assert [(fault.line, fault.field) for fault in faults(path)] == [(1, None), (2, "id")]
+
+
 def test_a_file_that_cannot_be_read_is_one_fault(tmp_path):
     (fault,) = validate(tmp_path / "none.jsonl")
     assert str(fault) == f"{tmp_path / 'none.jsonl'}: no such file"

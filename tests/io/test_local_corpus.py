@@ -20,9 +20,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.passages import Passage, Retriever
-from fcjax.core.prompts import Failure
 from fcjax.io.retrievers import index as indexes
-from fcjax.io.retrievers import rerank
 from fcjax.io.retrievers.corpus import cut
 from fcjax.io.retrievers.local import LocalCorpus, default_folder
 from fcjax.io.retrievers.words import stem, words
@@ -84,6 +82,25 @@ def links(found) -> list[str]:
 def test_a_text_is_found_however_its_words_are_written(text, query, tmp_path):
     corpus = opened(rows(tmp_path / "c.jsonl", {"text": text}, {"text": "nothing of it ∅"}))
     assert [passage.text for passage in corpus.find(query, 5)] == [text]
+
+
+@pytest.mark.parametrize("mark", ["\u00ad", "\u200b", "\ufeff", "\u2060", "\u200e", "\u202a"])
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".jsonl", ".json"])
+def test_a_character_without_a_shape_does_not_hide_a_word(mark, suffix, tmp_path):
+    text = f"Die Donau{mark}dampf{mark}schiff{mark}fahrt begann im Jahr 18{mark}29."
+    page = f"<html><head><title>x</title></head><body><p>{text}</p></body></html>"
+    row = json.dumps({"text": text, "title": f"Do{mark}nau"})
+    content = {".html": page, ".jsonl": f"{row}\n", ".json": f"[{row}]"}.get(suffix, text)
+    corpus = opened(written(tmp_path / "corpus", {f"a{suffix}": content, "b.txt": "Die Elbe war 1837 an der Reihe."}))
+    for query in ("Donaudampfschifffahrt", f"Donau{mark}dampfschifffahrt", "1829", f"1{mark}829"):
+        (found,) = corpus.find(query, 5)
+        assert found.text == "Die Donaudampfschifffahrt begann im Jahr 1829."
+        assert mark not in (found.title or "")
+
+
+def test_joiners_stay_in_a_passage_and_are_no_part_of_its_words(tmp_path):
+    corpus = opened(rows(tmp_path / "c.jsonl", {"text": "او می‌خواهد برود"}, {"text": "چیز دیگر"}))
+    assert [passage.text for passage in corpus.find("میخواهد", 5)] == ["او می‌خواهد برود"]
 
 
 def test_words_of_a_whole_text_are_those_of_its_parts():
@@ -207,9 +224,9 @@ def test_equal_passages_come_once_and_equal_scores_by_place(tmp_path):
     assert links(corpus.find("same words", 2)) == ["3", "1"]
 
 
-def test_searches_leave_the_event_loop_free(folder):
+def test_searches_leave_the_event_loop_free(folder, monkeypatch):
     async def searched():
-        corpus = opened(folder, rerank=slow)
+        corpus = opened(folder)
         source: Retriever = corpus
         ticks = 0
         task = asyncio.create_task(source.search("vasa", 1))
@@ -220,48 +237,17 @@ def test_searches_leave_the_event_loop_free(folder):
         await source.close()
         return task.result(), ticks
 
-    def slow(query, texts):
+    best = indexes.Index.best
+
+    def slow(index, query, k):
         time.sleep(0.2)
-        return [1.0] * len(texts)
+        return best(index, query, k)
+
+    monkeypatch.setattr(indexes.Index, "best", slow)
 
     found, ticks = asyncio.run(searched())
     assert links(found) == ["vasa.md"]
     assert ticks > 5
-
-
-# Re-ranking
-
-
-def backwards(query, texts):
-    return [float(i) for i in range(len(texts))]
-
-
-def test_a_reranker_has_the_last_word(folder):
-    plain, corpus = opened(folder), opened(folder, rerank=backwards)
-    assert links(corpus.find("the sank in", 2)) == links(plain.find("the sank in", 9))[::-1][:2]
-    assert corpus.find("xylophone", 2) == ()
-    assert corpus.name.startswith(f"{plain.name}+")
-    assert corpus.name.endswith("backwards")
-
-
-@pytest.mark.parametrize("scores", [[1.0], [float("nan")] * 3, None])
-def test_a_failing_reranker_is_a_failure(scores, folder):
-    def broken(query, texts):
-        if scores is None:
-            raise RuntimeError("out of memory")
-        return scores
-
-    found = opened(folder, rerank=broken).find("the sank in", 2)
-    assert isinstance(found, Failure)
-    assert found.kind == "rerank"
-    assert "broken" in found.reason
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    monkeypatch.setattr(rerank.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"fcjax\[dense\]"):
-        rerank.CrossEncoder()
 
 
 # What cannot be read

@@ -389,6 +389,37 @@ def test_no_probability_where_there_is_none(rows):
     assert probability(Reply(text="[neutral]", tokens=rows), read_label("[neutral]")) is None
 
 
+MANGLED = [
+    ("😊 [Entailment]", ["\ufffd"] * 4 + [" ["]),  # a character in four tokens, none of which is text
+    ("😊 [Entailment]", ["", "\ufffd", " ["]),
+    ("😊 [Entailment]", ["<0xF0>", "<0x9F>", "<0x98>", "<0x8A>", " ["]),
+    ("👩‍🚀东京 é [Entailment]", ["\ufffd\ufffd", "東", "\ufffd", " ["]),
+    ("The premise – says so – [Entailment]", ["The premise ", "\ufffd\ufffd", " says so ", "\ufffd", " ["]),
+    (
+        "It is “[neutral]” at first, 😊, no: [Entailment]",
+        ["It is \ufffd[neutral]", "\ufffd at first, ", "??: ["],
+    ),
+    ("[Entailment] 😊 because of “this” one", ["["]),
+    ("😊【Entailment】", ["\ufffd\ufffd【"]),
+]
+
+
+@pytest.mark.parametrize(("text", "before"), MANGLED)
+def test_mangled_tokens_round_a_label_do_not_hide_its_probability(text, before):
+    end = "】" if "【" in text else "]"
+    rows = [(piece, 1, {}) for piece in before] + [("Entail", 0.7, {}), ("ment", 1, {}), (end, 1, {})]
+    if text.endswith("one"):
+        rows += [(piece, 1, {}) for piece in (" \ufffd\ufffd because of ", "\ufffd", "this\ufffd", " one")]
+    reply = Reply(text=text, tokens=tokens(*rows))
+    assert probability(reply, read_label(text)) == pytest.approx(0.7)
+
+
+def test_what_stands_before_may_be_anything_but_the_label_is_the_tokens_own():
+    rows = tokens(("\ufffd", 1, {}), (" [", 1, {}), ("Entail", 0.7, {}), ("ment", 1, {}), ("]", 1, {}))
+    assert probability(Reply(text="😊 [Entailment]", tokens=rows), read_label("😊 [Entailment]")) == pytest.approx(0.7)
+    assert probability(Reply(text="😊 [neutral]", tokens=rows), read_label("😊 [neutral]")) is None
+
+
 def test_no_logprobs_no_probability():
     assert probability(Reply(text="[neutral]"), read_label("[neutral]")) is None
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcjax.core.word_overlap import alike, content_words, shared
+from fcjax.core.word_overlap import alike, shared
+from fcjax.core.words import content_words
 from fcjax.stages.chunks import chunks
 from fcjax.stages.parsing.list_parser import own_words, read_fields, read_list, read_numbered
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,21 @@ def test_equal_queries_are_searched_for_once():
     found = retrieved(case("one", "one", "two"), source)
     assert sorted(source.asked) == [("one", 3), ("two", 3)]
     assert [atom.contexts for atom in found.atoms] == [("c0",)] * 3
+
+
+def test_characters_without_a_shape_are_in_no_query_and_in_no_context():
+    spiked = Passage(
+        title="Do\u00adnau", text="Seit 18\u00ad98 \ud83d, می\u200cخواهم.", snippet="Donau\u200bschiff", link="a\u200bb"
+    )
+    source = Source({}, (spiked,))
+    given = case("Donau\u00adschiff", "two", "three")
+    atoms = (given.atoms[0], *(replace(atom, extra={"query": text}) for atom, text in zip(
+        given.atoms[1:], ("zw\u200bei", "\u200b"), strict=True)))  # fmt: skip
+    found = retrieved(replace(given, atoms=atoms), source)
+    assert [query for query, _ in source.asked] == ["Donauschiff", "zwei", "three"]
+    (context,) = found.contexts
+    assert (context.title, context.snippet, context.link) == ("Donau", "Donauschiff", "a\u200bb")
+    assert context.text == "Seit 1898 \ufffd, می\u200cخواهم."
 
 
 def test_a_slow_search_keeps_no_others_waiting():

@@ -28,7 +28,7 @@ from fcjax.correction.revision import ANSWER, Revision, editable, revision
 from fcjax.correction.verdicts import Vocabulary
 from fcjax.critic.critic import Critic
 from fcjax.io.client import Client
-from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each
+from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each, is_cut
 from fcjax.stages.templates import QUOTATION, Template, quoted
 
 TRUE, FALSE, UNMENTIONED = "true", "false", "not mentioned"
@@ -187,7 +187,7 @@ class RAC(Rewriter):
         )
 
         def read(reply: Reply) -> dict[int, str]:
-            found = VERDICTS.read_numbered(reply.text, len(atoms), reply.finish == "length")
+            found = VERDICTS.read_numbered(reply.text, len(atoms), is_cut(reply))
             return {number - 1: verdict for number, verdict in found.items()}
 
         def request(missing: Sequence[int]) -> str:

@@ -22,7 +22,7 @@ from fcjax.graph.selection import merge
 from fcjax.io.window import in_order
 from fcjax.scoring.measures import f1_at_k, k_of, precision, recall_at_k
 from fcjax.scoring.rows import DIGITS, Row
-from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each
+from fcjax.stages.answers import AT_ONCE, Asked, answers_to, each, is_cut
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -143,7 +143,7 @@ class Assessor(ABC):
 
     async def _asked(self, prompt: Prompt, meter: Meter) -> Asked[str]:
         def read(reply: Reply) -> dict[int, str]:
-            verdict = self.verdicts.read(reply.text, reply.finish == "length")
+            verdict = self.verdicts.read(reply.text, is_cut(reply))
             return {0: verdict} if verdict else {}
 
         def request(missing: Sequence[int]) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from fcjax.core.words import mended
+
 Scalar = str | float | bool | None
 
 _STOP: Final = (
@@ -36,6 +38,8 @@ _TOKEN: Final = re.compile(rf"(?P<string>{_STRING})|(?P<unclosed>[\"'“”„�
 _TOKEN_AFTER_JUNK: Final = re.compile(_OTHERS, re.DOTALL)  # a quote is an apostrophe there
 _OPENING: Final = re.compile(r"[\[{]")
 _WORDS: Final = {"true": True, "false": False}
+_CUT: Final = ("unclosed", "number")  # values that may have gone on where a text ends with them
+_NOTHING_MORE: Final = re.compile(r"[\s`.eE+-]*+")
 _DEEPEST: Final = 64  # brackets within brackets
 
 
@@ -47,8 +51,14 @@ class Node:
     start: int
     end: int = 0  # 0 where it was not closed
     entries: list[tuple[str | None, Scalar | Node]] = field(default_factory=list)  # a key, in an object, and its value
+    spans: list[tuple[int, int]] = field(default_factory=list)  # where each value stands in the text, quotes included
     key: str | None = None  # of the value to come
-    tainted: bool = False  # with words that are no JSON, so that what is quoted among them is none either
+    tainted: bool = False  # with words that are not JSON: what is quoted among them does not count
+
+    def add(self, value: Scalar | Node, start: int, end: int = 0) -> None:
+        """Take in a value under the key that was read before it."""
+        self.entries.append((self.key, value))
+        self.spans.append((start, end))
 
     def within(self) -> Iterator[Node]:
         """The node, and all below it."""
@@ -78,23 +88,42 @@ def nodes_in(text: str) -> list[Node]:
             pattern = _TOKEN
             if token[0] in "[{" and len(frames) < _DEEPEST:
                 inner = Node(token[0], token.start())
-                frame.entries.append((frame.key, inner))
+                frame.add(inner, token.start())
                 frames.append(inner)
             elif token[0] in "]}":
                 _close(frames, "[" if token[0] == "]" else "{", place)
             elif token[0] == ":" and frame.entries and not isinstance(frame.entries[-1][1], Node):
                 frame.entries.pop()
+                frame.spans.pop()
                 frame.key = raw
             elif token[0] == ",":
                 frame.key = None
         elif kind == "junk":
             pattern = _TOKEN_AFTER_JUNK
             frame.tainted |= token[0][0].isalnum()
-        elif kind != "space" and (kind != "unclosed" or text[place:].strip()):
+        elif kind != "space" and not (kind in _CUT and _NOTHING_MORE.fullmatch(text, place)):
             value, raw = _scalar(token)
-            frame.entries.append((frame.key, value))
+            frame.add(value, token.start(), token.end())
             frame.key = None
     return tops
+
+
+def is_cut(text: str) -> bool:
+    """Whether a text ends within a list or object that has begun to hold something: it was cut off there."""
+    tops = nodes_in(text)
+    if not tops or tops[-1].end:
+        return False
+    return not tops[-1].tainted and any(
+        isinstance(value, str) or (isinstance(value, Node) and value.entries) for _, value in tops[-1].entries
+    )
+
+
+def ends_in_bracket(text: str) -> bool:
+    """Whether a text ends within a square bracket: an answer in brackets was cut off there."""
+    return _OPEN_BRACKET.search(text) is not None
+
+
+_OPEN_BRACKET: Final = re.compile(r"[\[［【〔][^\]］】〕]{0,80}\Z")
 
 
 def _close(frames: list[Node], opened: str, place: int) -> None:
@@ -135,7 +164,7 @@ def _unescaped(literal: str) -> str:
         text = json.loads(f'"{body}"', strict=False)
     except ValueError:  # with quotes in it, or escapes that JSON has not
         text = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), body)
-    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return mended(str(text))
 
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}

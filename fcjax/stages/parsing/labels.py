@@ -1,7 +1,7 @@
 """Labels out of a model's answer: which one it gives, where it stands, and how probable the model found it.
 
 A label is entailment, contradiction or neutral, in any case of letters and in the spellings of `SPELLINGS`. No two
-labels have spellings that begin with the same letter: one letter of a label tells which one it is.
+labels have spellings that begin with the same letter: the first letter of a label identifies it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from fcjax.core.prompts import Reply, Token
 from fcjax.core.records import RelationType
+from fcjax.stages.parsing.json_like import ends_in_bracket
+from fcjax.stages.parsing.numbered import NumberedText, numbered_lines, numbered_values
 
 SPELLINGS: Final = {
     RelationType.ENTAILMENT: (
@@ -30,7 +32,7 @@ SPELLINGS: Final = {
 """The labels of the relation model, and the words that are read as each."""
 
 NEVER_CERTAIN: Final = 1e-6
-"""A probability read from a model stays this far from 0 and 1: its word is no proof, and two proofs may clash."""
+"""A probability read from a model stays this far from 0 and 1: two certain answers could contradict each other."""
 
 _LABELS: Final = {spelling: label for label, spellings in SPELLINGS.items() for spelling in spellings}
 
@@ -88,9 +90,10 @@ def read_label(text: str, cut: bool = False) -> FoundLabel | None:
     cannot be"), offered as a choice ("[entailment] or [neutral]"), or part of a longer quotation. An answer without
     any may name its label ("Answer: neutral", `"label": "neutral"`), else give it a line of its own, else begin with it
     ("Neutral. The premise ...") unless it says no then ("Entailment: no") or scores one label after the other. A label
-    anywhere else is part of a rationale and is passed over. Of an answer that was `cut` off, only a label at its
-    beginning counts: the model had not come to its end.
+    anywhere else is part of a rationale and is passed over. Of an answer that was `cut` off, or ends within a
+    bracket, only a label at its beginning counts: the model had not come to its end.
     """
+    cut = cut or ends_in_bracket(text)
     quotations = [match.span() for match in _QUOTATION.finditer(text)]
     for pattern in (_BRACKETED, _NAMED, _ALONE, _OPENING):
         for match in reversed(list(_firm(text, pattern))):
@@ -129,95 +132,33 @@ def _quoted(text: str, match: re.Match[str], quotation: tuple[int, int]) -> bool
 
 # Packed answers: one label for each of several numbered claims.
 
-_JSON: Final = re.compile(
-    r'"(?P<string>[^"\\\n]*+(?:\\.[^"\\\n]*+)*)"|(?P<number>\d+)|(?P<mark>[{}\[\]:,])|\S', re.DOTALL
-)
-_CLAIM: Final = r"(?:claim|atom|hypothesis|statement|item)"
-_NUMBER: Final = re.compile(rf"\W*+(?:{_CLAIM}\W*+)?(\d+)\W*+", re.IGNORECASE)
-_NUMBER_KEYS: Final = frozenset(("claim", "atom", "hypothesis", "statement", "item", "id", "number", "index"))
-_LABEL_KEYS: Final = frozenset(("label", "answer", "relation", "relationship", "verdict", "type", "classification"))
-_NUMBERED: Final = re.compile(
-    rf"^[ \t>*_`#|-]*+(?:{_CLAIM}\b[\s#]*+)?[\[(]?(\d++)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$", _FLAGS
-)
+_LABEL_KEYS: Final = ("label", "answer", "relation", "relationship", "verdict", "type", "classification", "judgement")
 
 
 def read_labels(text: str, count: int, cut: bool = False) -> dict[int, FoundLabel]:
     """The labels of a packed answer by the number of the claim, from 1 to `count`; the last one of each claim wins.
 
-    Read are JSON in any of these shapes, with or without a fence and chatter round it: an object of labels
-    (`{"1": "neutral"}`), a list of objects (`[{"claim": 1, "label": "neutral"}]`), an object of objects, a list of
-    `count` labels; and numbered lines (`1. [neutral]`). Where an answer is `cut` off, its complete items count. None
+    Read are JSON in any shape that `numbered_values` knows, with or without a fence and chatter round it, and numbered
+    lines (`1. [neutral]`). Where an answer is `cut` off, its complete items count. None
     do where one has the number 0: who counts from there means another claim by each number.
     """
-    found = dict(_line_labels(text, cut)) | _json_labels(text, count)
+    found = _labels_of(numbered_lines(text, cut), text) | _labels_of(numbered_values(text, count, _LABEL_KEYS), text)
     return {} if 0 in found else {number: label for number, label in found.items() if 1 <= number <= count}
 
 
-def _line_labels(text: str, cut: bool) -> Iterator[tuple[int, FoundLabel]]:
-    whole = text.rpartition("\n")[0] if cut else text
-    for line in _NUMBERED.finditer(whole):
-        if label := read_label(line[2]):
-            yield int(line[1]), FoundLabel(label.label, label.start + line.start(2), label.end + line.start(2))
-
-
-class _Frame:
-    """An object or list of JSON that is being read."""
-
-    def __init__(self, number: int | None):
-        self.number = number  # of the claim that it speaks of
-        self.label: FoundLabel | None = None
-        self.key: str | None = None
-        self.bare: list[FoundLabel] = []  # labels that have no key
-
-
-def _json_labels(text: str, count: int) -> dict[int, FoundLabel]:
-    """The labels in a JSON answer. It is read token by token, so that the complete items of a broken one are kept."""
+def _labels_of(items: Iterable[NumberedText], text: str) -> dict[int, FoundLabel]:
+    """The labels that numbered texts give; the last one of each number wins."""
     found: dict[int, FoundLabel] = {}
-    frames = [_Frame(None)]
-    last: re.Match[str] | None = None  # the latest string or number: a key, if a colon follows
-    for token in _JSON.finditer(text):
-        frame, mark = frames[-1], token["mark"]
-        if mark is None:
-            last = token if token.lastgroup else None
-            if last:
-                _value(last, frame, found)
-        elif mark == ":":
-            frame.key = (last["string"] or last["number"] or "").strip().lower() if last else None
-        elif mark == ",":
-            frame.key = last = None
-        elif mark in "{[":
-            frames.append(_Frame(_as_number(frame.key)))
-            last = None
-        elif len(frames) > 1:
-            frames.pop()
-            if frame.number is not None and frame.label:
-                found[frame.number] = frame.label
-            elif len(frame.bare) == count and mark == "]" and [one.label for one in frame.bare] != [*SPELLINGS]:
-                # All labels in the order of the question are more likely a list of them.
-                found |= dict(enumerate(frame.bare, 1))
-            frames[-1].key = None
+    placed: list[FoundLabel] = []
+    for item in items:
+        if label := read_label(text[item.start : item.end]):
+            label = FoundLabel(label.label, label.start + item.start, label.end + item.start)
+            found[item.number] = label
+            placed += [label] if item.placed else []
+    if placed and [one.label for one in placed] == [*SPELLINGS]:
+        # All labels in the order of the question are more likely a list of them.
+        return {number: label for number, label in found.items() if label not in placed}
     return found
-
-
-def _value(token: re.Match[str], frame: _Frame, found: dict[int, FoundLabel]) -> None:
-    """Take a string or number for what it may say: of which claim its object speaks, or which label that has."""
-    label = read_label(token["string"]) if token["string"] else None
-    if label:
-        label = FoundLabel(label.label, label.start + token.start("string"), label.end + token.start("string"))
-    if frame.key is None:
-        frame.bare += [label] if label else []
-    elif frame.key in _LABEL_KEYS:
-        frame.label = label
-    elif frame.key in _NUMBER_KEYS:
-        number = _as_number(token["string"] or token["number"])
-        frame.number = frame.number if number is None else number
-    elif label and (number := _as_number(frame.key)) is not None:
-        found[number] = label
-
-
-def _as_number(text: str | None) -> int | None:
-    match = _NUMBER.fullmatch(text) if text else None
-    return int(match[1]) if match else None
 
 
 # Probabilities.
@@ -243,10 +184,9 @@ def probability(reply: Reply, found: FoundLabel) -> float | None:
     tokens = reply.tokens or ()
     pieces = [_bytes(token) for token in tokens]
     whole = b"".join(pieces)
-    answer = whole.rfind(_unmarked(reply.text.encode()))  # the last one: a model's reasoning comes before
-    if answer < 0:
+    begin = _place(whole, reply.text, _region(reply.text, found.start))
+    if begin is None:
         return None
-    begin = answer + len(_unmarked(reply.text[: _region(reply.text, found.start)].encode()))
     own = 1.0
     same = others = 0.0
     listed = False
@@ -277,6 +217,27 @@ def probability(reply: Reply, found: FoundLabel) -> float | None:
             p = own / (own + others) if listed else own
             return min(max(p, NEVER_CERTAIN), 1 - NEVER_CERTAIN)
     return None
+
+
+def _place(whole: bytes, text: str, start: int) -> int | None:
+    """Where the text from `start` on begins in the tokens' bytes; None where it is not made of them.
+
+    Some servers give tokens that are parts of a character as U+FFFD, so that what stands before the label need not add
+    up to the answer. Then the rest of the answer is looked for from the end, with any bytes in place of its characters
+    beyond ASCII.
+    """
+    answer = whole.rfind(_unmarked(text.encode()))  # the last one: a model's reasoning comes before
+    if answer >= 0:
+        return answer + len(_unmarked(text[:start].encode()))
+    rest = _BEYOND_ASCII.split(_unmarked(text[start:].encode()).lstrip(_BYTES_BEYOND_ASCII))
+    if not rest[0]:
+        return None
+    found = [match.start() for match in re.finditer(_BEYOND_ASCII.pattern.join(map(re.escape, rest)), whole)]
+    return found[-1] if found else None
+
+
+_BYTES_BEYOND_ASCII: Final = bytes(range(0x80, 0x100))
+_BEYOND_ASCII: Final = re.compile(rb"[\x80-\xff]++")
 
 
 def _region(text: str, start: int) -> int:

@@ -1,15 +1,16 @@
 """Lists out of a model's answer: JSON in any shape, else numbered or bulleted lines, else a table; never prose.
 
-An answer without a list is no answer: None, or nothing found. All is read in a time in proportion to its length.
+An answer without a list gives None, or nothing. Reading takes time in proportion to the length.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fcjax.stages.parsing.json_like import Node, Scalar, nodes_in
+from fcjax.stages.parsing.numbered import as_number, numbered_values, plain
 
 # The keys of texts, the surest first; letters and digits in lower case.
 _TEXTS: Final = (
@@ -17,7 +18,6 @@ _TEXTS: Final = (
     *("fact", "facts", "atomicfact", "atomicfacts", "claim", "claims", "atom", "atoms", "statement", "statements"),
     *("proposition", "propositions", "revisions", "queries", "text", "content", "sentence", "value"),
 )
-_NUMBERS: Final = frozenset(("id", "number", "index", "no", "n", "fact", "claim", "atom", "statement", "item"))
 _ASIDE: Final = frozenset(("reasoning", "thought", "thoughts", "thinking", "analysis", "explanation", "note", "notes"))
 
 
@@ -43,7 +43,7 @@ def read_numbered(text: str, count: int, cut: bool = False) -> dict[int, str]:
     number 0: who counts from there means another text by each number.
     """
     text = _answer(text)
-    found = {number: item for node in nodes_in(text) for number, item in _numbered(node, count)}
+    found = {item.number: item.text for item in numbered_values(text, count, _TEXTS) if not item.tainted}
     if not found:
         found = {number: item for number, item in _lines(text, cut) if number is not None}
     return {} if 0 in found else {number: item for number, item in found.items() if 1 <= number <= count}
@@ -55,7 +55,7 @@ def read_fields(text: str, wanted: Sequence[str]) -> dict[str, Scalar]:
     Keys are letters and digits in lower case. Empty where there is no such object.
     """
     for node in reversed([one for top in nodes_in(_answer(text)) for one in top.within()]):
-        values = {_plain(key): value for key, value in node.entries if key and not isinstance(value, Node)}
+        values = {plain(key): value for key, value in node.entries if key and not isinstance(value, Node)}
         if not node.tainted and any(key in values for key in wanted):
             return values
     return {}
@@ -71,7 +71,7 @@ def own_words(text: str, prompt: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip() not in repeated)
 
 
-_TELLING: Final = 30  # characters of a line that nobody writes by chance
+_TELLING: Final = 30  # characters of a line that is not repeated by chance
 
 
 def _answer(text: str) -> str:
@@ -111,8 +111,8 @@ def _texts(node: Node) -> list[str] | None:
         found = [text for _, value in node.entries for text in _texts_in(value, node.tainted)]
         blank = all(isinstance(value, str) for _, value in node.entries)
         return found if found or (blank and node.end and not node.tainted) else None
-    inner = [(_plain(key), value) for key, value in node.entries if key and isinstance(value, Node)]
-    numbered = [value for key, value in node.entries if _as_number(key) is not None]
+    inner = [(plain(key), value) for key, value in node.entries if key and isinstance(value, Node)]
+    numbered = [value for key, value in node.entries if as_number(key) is not None]
     return (
         _joined(value for key, value in inner if key in _TEXTS)
         or [text for value in numbered for text in _texts_in(value, node.tainted)]
@@ -135,8 +135,8 @@ def _texts_in(value: Scalar | Node, tainted: bool) -> list[str]:
 
 def _strings(node: Node) -> list[tuple[str, str]]:
     """The strings of an object by their keys, numbers left out."""
-    pairs = ((_plain(key), value.strip()) for key, value in node.entries if key and isinstance(value, str))
-    return [] if node.tainted else [(key, text) for key, text in pairs if text and _as_number(text) is None]
+    pairs = ((plain(key), value.strip()) for key, value in node.entries if key and isinstance(value, str))
+    return [] if node.tainted else [(key, text) for key, text in pairs if text and as_number(text) is None]
 
 
 def _named(node: Node) -> list[str]:
@@ -148,54 +148,6 @@ def _named(node: Node) -> list[str]:
 def _only(node: Node) -> list[str]:
     strings = _strings(node)
     return [strings[0][1]] if len(strings) == 1 else []
-
-
-def _numbered(node: Node, count: int) -> Iterator[tuple[int, str]]:
-    """The texts of an object or list with the numbers that it gives them, or their places where it has `count`."""
-    bare = []
-    for key, value in node.entries:
-        number = _as_number(key)
-        if isinstance(value, Node):
-            own = number if number is not None else _number_of(value)
-            texts = _named(value) or _only(value)
-            if texts and own is not None:
-                yield own, texts[0]
-            elif texts:
-                bare.append(texts[0])
-            else:
-                yield from _numbered(value, count)
-        elif isinstance(value, str) and not node.tainted:
-            if number is not None:
-                yield number, value.strip()
-            elif node.opened == "[":
-                bare.append(value.strip())
-    lines = [_NUMBERED.fullmatch(text) for text in bare]
-    if bare and all(lines):
-        yield from ((int(line["number"]), line["text"].strip()) for line in lines if line)
-    elif len(bare) == count:
-        yield from enumerate(bare, 1)
-
-
-def _number_of(node: Node) -> int | None:
-    """The number that an object gives itself."""
-    for key, value in node.entries:
-        if key and _plain(key) in _NUMBERS and isinstance(value, float | str):
-            number = _as_number(f"{value:.0f}" if isinstance(value, float) else value)
-            if number is not None:
-                return number
-    return None
-
-
-def _plain(key: str) -> str:
-    return re.sub(r"[\W_]+", "", key).lower()
-
-
-_NUMBER: Final = re.compile(r"[\W_]*+(?:[^\W\d_]{1,12}+[\W_]*+)?(\d{1,4})[\W_]*+")
-
-
-def _as_number(key: str | None) -> int | None:
-    match = _NUMBER.fullmatch(key) if key else None
-    return int(match[1]) if match else None
 
 
 # Lines
@@ -216,7 +168,7 @@ _WRAPPED: Final = re.compile(r"[\"“„«]([^\"“”„«»]*)[\"”»],?")
 def _lines(text: str, cut: bool) -> list[tuple[int | None, str]]:
     """The numbered and bulleted lines with their numbers, below the last heading that announces them.
 
-    A line that is set in below an item goes on with it; an item that ends with a colon is a heading. Neither they nor
+    An indented line below an item continues it; an item that ends with a colon is a heading. Neither they nor
     items without letters count.
     """
     items: list[tuple[int | None, str]] = []
@@ -259,7 +211,7 @@ def _table(text: str, cut: bool) -> list[str]:
     rule = next((i for i, row in enumerate(rows) if all(_RULE.fullmatch(cell) for cell in row)), None)
     if not rule:  # none, or no heads of columns above it
         return []
-    heads, body = [_plain(cell) for cell in rows[rule - 1]], rows[rule + 1 :]
+    heads, body = [plain(cell) for cell in rows[rule - 1]], rows[rule + 1 :]
     lengths = [sum(len(row[i]) for row in body if i < len(row)) for i in range(len(heads))]
     named = [i for i, head in enumerate(heads) if head in _TEXTS]
     column = named[0] if named else lengths.index(max(lengths))

@@ -1,4 +1,4 @@
-"""Responses that only decline to answer, told by their words. English ones: to tell the others is left to a model."""
+"""Responses that only decline to answer, recognised by their words, in English; other languages are left to a model."""
 
 from __future__ import annotations
 
