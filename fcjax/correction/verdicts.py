@@ -63,8 +63,8 @@ class Vocabulary:
         """The verdicts of an answer by number, from 1 to `count`; the last one for each number wins.
 
         It reads JSON of the shapes that `numbered_values` knows, with any text around it, and numbered lines. In an
-        answer that was `cut` off, complete items count. If one has the number 0, none count, since an answer that counts
-        from 0 means other items.
+        answer that was `cut` off, complete items count. If one has the number 0, none count: an answer that counts from
+        0 means other items.
         """
         found: dict[int, str] = {}
         for item in (*numbered_lines(text, cut), *numbered_values(text, count, _VERDICT_KEYS)):
