@@ -50,8 +50,8 @@ def show_preview(
     if known["searches"] or known["prompts"] or not complete:
         least = "" if complete else "at least "
         click.echo(
-            f"total: {least}{shell.counted(known['to_send'], 'prompt')} to send, about {known['prompt_tokens']:,} input "
-            f"and at most {known['completion_tokens']:,} output tokens; cost {_bounded(known['cost'])}"
+            f"total: {least}{shell.counted(known['to_send'], 'prompt')} to send, about {known['prompt_tokens']:,} "
+            f"input and at most {known['completion_tokens']:,} output tokens; cost {_bounded(known['cost'])}"
             + ("" if complete else "; the rest depends on earlier stages")
         )
     if critic.how.model.votes and "relate" in stages:

@@ -110,7 +110,7 @@ REQUIREMENTS: Final = (
         ("templates",),
         ("templates", "stages"),
         lambda v: v["stages"] is not None and any(stage not in v["stages"] for stage in v["templates"]),
-        "for a stage that --stages leave out",
+        "with --stages that leave out its stage",
         "add the stage to --stages",
     ),
     # Correction
@@ -159,6 +159,20 @@ REQUIREMENTS: Final = (
         _writes_no("uai", "graph"),
         "without a graph to write",
         "add --to graph or --to uai",
+    ),
+    Requirement(
+        ("atom_prior",),
+        ("to", "out", "detected"),
+        lambda v: _writes_no("uai", "graph")(v) and v["detected"] != "graph",
+        "without a graph to read or write",
+        "add --to graph or --to uai",
+    ),
+    Requirement(
+        ("preset", "context_prior", "atom_prior"),
+        ("to", "detected"),
+        lambda v: v["to"] == v["detected"] == "graph",
+        "with a fact graph as input, which has its own priors",
+        "use --to cases",
     ),
     # Evaluation
     Requirement(

@@ -120,8 +120,8 @@ def check_retrieval(options: tuple[str, ...], found: Preview, warns: bool) -> No
     names = " and ".join(options)
     if not retrieving:
         raise SettingsError(
-            f"{names} would have no effect: no case retrieves contexts, those that the cases have are used as they are; "
-            f"remove {names}, or the contexts of the cases"
+            f"{names} would have no effect: no case retrieves contexts, those that the cases have are used as they "
+            f"are; remove {names}, or the contexts of the cases"
         )
     if warns:
         kept = shell.counted(cases - retrieving, "case")

@@ -61,7 +61,7 @@ engine_options = options(
         "--seconds",
         type=click.FloatRange(0),
         metavar="S",
-        help="Maximum seconds per proof. Results of wide graphs then depend on the machine's speed. [default: no limit]",
+        help="Maximum seconds per proof. Results of wide graphs then depend on the machine. [default: no limit]",
     ),
     _engine(
         "--tail",
