@@ -35,7 +35,7 @@ budget is used up, 2 bad usage, unreadable input or no endpoint, 130 interrupted
 @print_options()
 @click.pass_context
 def relate(ctx: click.Context, /, **parameters: Any) -> None:
-    """Ask a model how the contexts of cases relate to their atoms.
+    """Ask a model how contexts relate to atoms.
 
     IN is a file of cases with atoms and contexts (.jsonl, .jsonl.gz, .json), or - for standard input. OUT gets the
     same cases in the same order, with relations; it is replaced when it is complete. Existing relations are kept.

@@ -14,7 +14,7 @@ from dataset_rows import BIO, CHECKED, CLAIMS, CORRECTED, EXPORT, QUESTION, TABL
 from jsonl import write
 from scripted_server import ScriptedServer
 
-from fcjax.cli.data import data as DATA
+from fcjax.cli.data import data as data_commands
 from fcjax.cli.main import commands
 from fcjax.io.datasets import SPLITS
 from fcjax.io.datasets.selection import is_drawn
@@ -210,10 +210,10 @@ def test_commands_of_the_page_run(tmp_path, monkeypatch):
             done = run(*arguments, FCJAX_STORE=str(tmp_path / "s.sqlite"))
             assert done.exit_code == OK, f"{line}\n{done.stdout}\n{done.stderr}"
             told.append(arguments[0])
-    assert set(told) == set(DATA.commands)
+    assert set(told) == set(data_commands.commands)
 
 
 def test_every_command_has_help():
-    for name, command in DATA.commands.items():
+    for name, command in data_commands.commands.items():
         done = run(name, "--help")
         assert (done.exit_code, command.help is not None) == (OK, True)
