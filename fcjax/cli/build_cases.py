@@ -38,7 +38,7 @@ def build(
     also: tuple[str, ...] = (),
     write: bool = True,
 ) -> None:
-    """Write the cases of rows, print what came of them, and exit."""
+    """Write the cases of rows, print a summary, and exit."""
     check_places(out, as_json, *files, *also)
     report, selection = BuildReport(), Selection(limit, seed, split)
     cases = selected(rows, selection, report)
@@ -154,7 +154,7 @@ def report_rows(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Print what came of the rows, and exit."""
+    """Print a summary of the rows, and exit."""
     for fault in report.faults[:FAULTS_SHOWN] if not as_json else ():
         shell.say(f"error: {fault}")
     if not as_json and report.n_faults > FAULTS_SHOWN:

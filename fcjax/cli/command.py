@@ -52,7 +52,7 @@ class Option(click.Option):
         if self._default_text is not None:
             extra["default"] = self._default_text
         if isinstance(self.type, click.IntRange) and (self.type.max or 0) >= _LARGE:
-            extra["range"] = f"x>={self.type.min}"  # a technical maximum tells a reader nothing
+            extra["range"] = f"x>={self.type.min}"  # a technical maximum is noise
         return extra
 
 
@@ -81,7 +81,7 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             new = RENAMED.get(error.option_name)
             if new and any(new in parameter.opts for parameter in self.params):
-                error.possibilities = [new]
+                raise click.NoSuchOption(error.option_name, possibilities=[new], ctx=ctx) from error
             raise
 
     def invoke(self, ctx: click.Context) -> Any:

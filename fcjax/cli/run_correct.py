@@ -44,7 +44,7 @@ def run(
     as_json: bool,
     **parameters: Any,
 ) -> None:
-    """Correct a file and print what came of it, or what a run would do."""
+    """Correct a file and print a summary, or what a run would do."""
     check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
     also_read = [parameters[name] for name in ("config", "priors", "refiner_config", "refine_template")]
     also_read += parameters["templates"].values()

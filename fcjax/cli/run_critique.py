@@ -52,7 +52,7 @@ def run(
     as_json: bool,
     **parameters: Any,
 ) -> None:
-    """Critique a file and print what came of it, or what a run would send."""
+    """Critique a file and print a summary, or what a run would send."""
     check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
     also_read = [source, parameters["config"], parameters["priors"], *parameters["templates"].values()]
     refuse_corpus(parameters["corpus"], out, cases_out)

@@ -31,7 +31,7 @@ def run(
     as_json: bool,
     **parameters: Any,
 ) -> None:
-    """Relate a file and print what came of it."""
+    """Relate a file and print a summary."""
     if out is None and not dry_run:
         raise SettingsError("no output is named; add -o OUT, or --dry-run to see what a run would send")
     if as_json and out == "-":

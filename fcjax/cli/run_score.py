@@ -53,7 +53,7 @@ def run(
     feedback: bool,
     **parameters: Any,
 ) -> None:
-    """Score a file and print what came of it."""
+    """Score a file and print a summary."""
     if as_json and out == "-":
         raise SettingsError("--json and -o - both want standard output; give -o a file, or remove one of them")
     settings = Settings(limits=inference_limits(parameters), **parameters)
