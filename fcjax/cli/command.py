@@ -81,7 +81,8 @@ class Command(click.Command):
         except click.NoSuchOption as error:
             new = RENAMED.get(error.option_name)
             if new and any(new in parameter.opts for parameter in self.params):
-                raise click.NoSuchOption(error.option_name, possibilities=[new], ctx=ctx) from error
+                found = f"No such option '{error.option_name}'. Did you mean '{new}'?"
+                raise click.NoSuchOption(error.option_name, found, ctx=ctx) from error
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
