@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import click
 
 from fcjax.cli import shell
-from fcjax.cli.data_build import FAULTS_SHOWN
 from fcjax.core.errors import BudgetError, Fault, InputError, SettingsError
 from fcjax.core.records import Case
 from fcjax.io.datasets import BuildReport, Selection, Unit, selected
@@ -155,10 +154,10 @@ def report_rows(
     as_json: bool,
 ) -> None:
     """Print a summary of the rows, and exit."""
-    for fault in report.faults[:FAULTS_SHOWN] if not as_json else ():
+    for fault in report.faults[: shell.FAULTS_SHOWN] if not as_json else ():
         shell.say(f"error: {fault}")
-    if not as_json and report.n_faults > FAULTS_SHOWN:
-        shell.say(f"error: and {report.n_faults - FAULTS_SHOWN:,} more; --json lists them")
+    if not as_json and report.n_faults > shell.FAULTS_SHOWN:
+        shell.say(f"error: and {report.n_faults - shell.FAULTS_SHOWN:,} more; --json lists them")
     if as_json:
         about: dict[str, Any] = {"input": list(files), "output": out}
         about["selection"] = {"limit": selection.limit, "seed": selection.seed, "split": selection.split}

@@ -27,7 +27,6 @@ Examples:
 
 All of these work while runs use the store."""
 
-_SHOWN: Final = 20  # faults
 _AGES: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -127,7 +126,11 @@ def prune(
         shell.print_json({"store": str(place), "entries": done.entries, "dry_run": dry_run, **sizes})
     elif not quiet:
         count = shell.counted(done.entries, "row")
-        freed = f"; size {byte_size(done.size_before)} before, {byte_size(done.size_after)} now" if done.entries else ""
+        freed = (
+            f"; size {shell.byte_size(done.size_before)} before, {shell.byte_size(done.size_after)} now"
+            if done.entries
+            else ""
+        )
         click.echo(f"{place}: {count} would be deleted" if dry_run else f"{place}: {count} deleted{freed}")
 
 
@@ -174,16 +177,8 @@ def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool,
     elif not quiet:
         known = f"; {done.known:,} already there" if done.known else ""
         click.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
-    for fault in done.faults[:_SHOWN]:
+    for fault in done.faults[: shell.FAULTS_SHOWN]:
         shell.say(f"error: {fault}")
-    if len(done.faults) > _SHOWN:
-        shell.say(f"error: and {len(done.faults) - _SHOWN:,} more")
+    if len(done.faults) > shell.FAULTS_SHOWN:
+        shell.say(f"error: and {len(done.faults) - shell.FAULTS_SHOWN:,} more")
     ctx.exit(shell.SOME_FAILED if done.faults else shell.OK)
-
-
-def byte_size(size: int) -> str:
-    """A number of bytes with its unit."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 2**power:
-            return f"{size / 2**power:,.1f} {unit}"
-    return f"{size} bytes"

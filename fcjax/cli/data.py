@@ -6,7 +6,7 @@ import click
 
 from fcjax.cli import shell
 from fcjax.cli.command import Group, option
-from fcjax.cli.data_build import BUILDERS, FAULTS_SHOWN, FILES, OUT, SEED, SPLIT
+from fcjax.cli.data_build import BUILDERS, FILES, OUT, SEED, SPLIT
 from fcjax.cli.options.files import plain_print_options
 from fcjax.cli.options.types import COUNT, INPUT, OUTPUT
 from fcjax.core.errors import InputError, SettingsError
@@ -185,7 +185,7 @@ def annotations(ctx: click.Context, /, files: tuple[str, ...], out: str | None, 
         faults = [shell.fault_dict(fault) for fault in report.faults]
         shell.print_json({"input": list(files), **found.to_dict(), "n_bad_rows": report.bad, "faults": faults})
     else:
-        for fault in report.faults[:FAULTS_SHOWN]:
+        for fault in report.faults[: shell.FAULTS_SHOWN]:
             shell.say(f"error: {fault}")
         if not quiet and out is None:
             click.echo(found.to_markdown(), nl=False)

@@ -14,9 +14,6 @@ from fcjax.cli.options.types import COUNT, INPUT, OUTPUT
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-FAULTS_SHOWN: Final = 20
-"""Faults that are printed; further ones are counted."""
-
 FILES = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=INPUT)
 OUT = option(
     "-o", "--output", "out", metavar="OUT", type=OUTPUT, required=True, section=COMMON, help="File for the rows."

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fcjax.cli.cache import byte_size
 from fcjax.cli.display import plain
+from fcjax.cli.shell import byte_size
 
 
 def inventory_tables(found: dict[str, Any]) -> list[RenderableType]:

@@ -24,7 +24,9 @@ VERBOSE = "fcjax.verbose"
 RESUME = "run the same command to resume"
 """Ends the message of every run that was stopped."""
 
-_FAULTS_SHOWN = 20
+FAULTS_SHOWN = 20
+"""Faults that are printed; further ones are counted."""
+
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
@@ -74,10 +76,10 @@ def say(message: str) -> None:
 
 def _print_faults(error: FcjaxError) -> None:
     lines = str(error).splitlines() or [type(error).__name__]
-    for line in lines[:_FAULTS_SHOWN]:
+    for line in lines[:FAULTS_SHOWN]:
         say(f"error: {line}")
-    if len(lines) > _FAULTS_SHOWN:
-        say(f"error: and {len(lines) - _FAULTS_SHOWN:,} more; `fcjax validate` lists all of them")
+    if len(lines) > FAULTS_SHOWN:
+        say(f"error: and {len(lines) - FAULTS_SHOWN:,} more; `fcjax validate` lists all of them")
 
 
 def _leave(code: int) -> NoReturn:
@@ -98,3 +100,11 @@ def print_json(document: Any) -> None:
 def fault_dict(fault: Fault) -> dict[str, Any]:
     """A fault as JSON."""
     return {name: getattr(fault, name) for name in ("file", "line", "case", "field", "message")}
+
+
+def byte_size(size: int) -> str:
+    """A number of bytes with its unit."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 2**power:
+            return f"{size / 2**power:,.1f} {unit}"
+    return f"{size} bytes"
