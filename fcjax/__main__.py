@@ -1,4 +1,4 @@
-"""`python -m fcjax`, and the console script: nothing is loaded before an interrupt is something that can be told."""
+"""`python -m fcjax`, and the console script. Nothing is imported before an interrupt can be reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main() -> None:
         from fcjax.cli.main import commands
 
         commands(prog_name="fcjax")
-    except KeyboardInterrupt:  # before the commands themselves look after it
+    except KeyboardInterrupt:  # before the commands handle it
         sys.stderr.write("fcjax: stopped\n")
         sys.stderr.flush()
         os._exit(130)

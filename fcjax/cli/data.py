@@ -1,12 +1,14 @@
-"""`fcjax data`: public data sets as cases, corrections as training and annotation data, annotations as a table."""
+"""`fcjax data`: cases from public data sets, training and annotation data from corrections, tables of annotations."""
 
 from __future__ import annotations
 
 import click
 
 from fcjax.cli import shell
-from fcjax.cli.data_build import BUILDERS, FAULTS_SHOWN, FILES, OUT, SEED, SPLIT, check_places, never_none, tell
-from fcjax.cli.model_options import COUNT
+from fcjax.cli.command import Group, option
+from fcjax.cli.data_build import BUILDERS, FILES, OUT, SEED, SPLIT
+from fcjax.cli.options.files import plain_print_options
+from fcjax.cli.options.types import COUNT, INPUT, OUTPUT
 from fcjax.core.errors import InputError, SettingsError
 
 _EPILOG = """\b
@@ -17,32 +19,40 @@ Examples:
   fcjax data label-studio corrections.jsonl -o tasks.json --interface interface.xml
   fcjax data annotations export.json
 
-Nothing is downloaded: the files are those that a data set's authors have published, on your disk. A row that cannot be
-used is told with file, line and field, and left out. Exit codes: 0 all rows were used, 1 some were left out or have
-failed, 2 bad usage or nothing could be used."""
+Nothing is downloaded: the files are those that the authors of a data set publish. A row that cannot be used is reported
+with file, line and field, and left out. Exit codes: 0 all rows were used, 1 some were left out or failed, 2 bad usage
+or no usable row."""
 
 
-@click.group(epilog=_EPILOG)
+@click.group(cls=Group, epilog=_EPILOG)
 def data() -> None:
-    """Make cases of public data sets, and training and annotation data of corrections."""
+    """Build cases from public data sets, and training data from corrections.
+
+    Also prepares corrections for annotators, and evaluates their annotations.
+    """
 
 
 for _command in BUILDERS:
     data.add_command(_command)
 
-_corrections = click.argument("source", metavar="CORRECTIONS", type=shell.INPUT)
-_unchanged = click.option("--unchanged", is_flag=True, help="Rows where nothing was changed as well.")
+_corrections = click.argument("source", metavar="CORRECTIONS", type=INPUT)
+_unchanged = option("--unchanged", is_flag=True, help="Include rows whose response was not changed.")
 
 
 @data.command()
 @_corrections
 @OUT
-@click.option("--feedback/--no-feedback", default=True, help="Whether the feedback is in the user's turn.")
+@option(
+    "--feedback/--no-feedback",
+    default=True,
+    show_default=True,
+    help="Include the feedback in the user message.",
+)
 @_unchanged
 @SPLIT
 @SEED
-@click.option("--limit", type=COUNT, metavar="N", help="The first N conversations only.")
-@shell.common_options
+@option("--limit", type=COUNT, metavar="N", help="Use the first N conversations only.")
+@plain_print_options
 @click.pass_context
 def finetune(
     ctx: click.Context,
@@ -57,13 +67,14 @@ def finetune(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Corrections as conversations to fine-tune a chat model on.
+    """Convert corrections to conversations for fine-tuning a chat model.
 
-    OUT gets one JSON object a line with `messages`: system, user (question, answer, feedback), assistant (the corrected
-    answer).
+    OUT gets one JSON object per line with `messages`: system, user (question, answer, feedback), assistant (the
+    corrected answer).
     """
     import orjson
 
+    from fcjax.cli.build_cases import check_places, never_empty, report_rows
     from fcjax.io.datasets import BuildReport, Selection
     from fcjax.io.datasets.finetune import conversations
     from fcjax.io.files.streams import write_lines
@@ -71,18 +82,30 @@ def finetune(
     check_places(out, as_json, source)
     report, selection = BuildReport(), Selection(limit, seed, split)
     rows = conversations(source, selection, report, feedback=feedback, unchanged=unchanged)
-    write_lines(out, never_none((orjson.dumps(row) for row in rows), report))
-    tell(ctx, report, selection, (source,), out, "conversation", quiet=quiet, as_json=as_json)
+    write_lines(out, never_empty((orjson.dumps(row) for row in rows), report))
+    report_rows(ctx, report, selection, (source,), out, "conversation", quiet=quiet, as_json=as_json)
 
 
 @data.command("label-studio")
 @_corrections
 @OUT
-@click.option("--interface", metavar="FILE", type=click.Path(dir_okay=False), help="Write the interface (XML) to FILE.")
+@option(
+    "--interface",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Also write the labelling interface (XML) to FILE.",
+)
 @_unchanged
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="S", help="Draws A and B.")
-@click.option("--limit", type=COUNT, metavar="N", help="The first N tasks only.")
-@shell.common_options
+@option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="S",
+    help="Seed for which answer is shown as A and which as B.",
+)
+@option("--limit", type=COUNT, metavar="N", help="Use the first N tasks only.")
+@plain_print_options
 @click.pass_context
 def label_studio(
     ctx: click.Context,
@@ -96,12 +119,13 @@ def label_studio(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Corrections as tasks for annotators who compare both answers in Label Studio.
+    """Convert corrections to Label Studio tasks that compare both answers.
 
-    OUT ends in .json: import it into a project whose labelling interface is what --interface writes.
+    OUT ends in .json. Import it into a project with the labelling interface that --interface writes.
     """
     import orjson
 
+    from fcjax.cli.build_cases import check_places, never_empty, report_rows
     from fcjax.io.datasets import BuildReport, Selection
     from fcjax.io.datasets.finetune import chosen
     from fcjax.io.datasets.label_studio import interface as drawn
@@ -109,32 +133,32 @@ def label_studio(
     from fcjax.io.files.streams import refuse_input, replacing, write_lines
 
     if out != "-" and not out.endswith(".json"):
-        raise SettingsError(f"-o {out}: Label Studio imports JSON lists; allowed: a name that ends in .json")
+        raise SettingsError(f"-o {out}: Label Studio imports JSON lists; expected a name that ends in .json")
     check_places(out, as_json, source)
     report, selection = BuildReport(), Selection(limit, seed)
     if interface is not None:
         refuse_input(interface, source, out)
     found = chosen(source, selection, report, unchanged=unchanged)
-    write_lines(out, never_none((orjson.dumps(task) for task in tasks(found, seed)), report))
+    write_lines(out, never_empty((orjson.dumps(task) for task in tasks(found, seed)), report))
     if interface is not None:
         with replacing(interface) as stream:
             stream.write(drawn().encode())
-    tell(ctx, report, selection, (source,), out, "task", quiet=quiet, as_json=as_json)
+    report_rows(ctx, report, selection, (source,), out, "task", quiet=quiet, as_json=as_json)
 
 
 @data.command("annotations")
 @FILES
-@click.option("-o", "--output", "out", metavar="OUT", type=shell.OUTPUT, help="Write the table (Markdown) to OUT.")
-@shell.common_options
+@option("-o", "--output", "out", metavar="OUT", type=OUTPUT, help="File for the table (Markdown).")
+@plain_print_options
 @click.pass_context
-def told_by_annotators(
-    ctx: click.Context, /, files: tuple[str, ...], out: str | None, quiet: bool, as_json: bool
-) -> None:
-    """What annotators made of corrections, from exports of Label Studio (JSON).
+def annotations(ctx: click.Context, /, files: tuple[str, ...], out: str | None, quiet: bool, as_json: bool) -> None:
+    """Evaluate annotations of corrections from Label Studio exports (JSON).
 
-    For each criterion: the mean of both answers, the share of tasks that the corrected one wins, ties and loses, and
-    how far annotators agree: per cent, Cohen's kappa averaged over pairs, Fleiss' kappa, Krippendorff's alpha.
+    Reports for each criterion the mean of both answers, the share of tasks that the corrected answer wins, ties and
+    loses, and the agreement of annotators: per cent, Cohen's kappa averaged over pairs, Fleiss' kappa, Krippendorff's
+    alpha.
     """
+    from fcjax.cli.build_cases import check_places
     from fcjax.evaluation.annotator_study import study
     from fcjax.io.datasets import BuildReport
     from fcjax.io.datasets.label_studio import Annotation, read_annotations
@@ -149,7 +173,10 @@ def told_by_annotators(
             report.add(row.faults)
             judgements += row.value or ()
     if not judgements:
-        raise InputError(*report.faults or (f"{', '.join(files)}: the export has no annotations",))
+        raise InputError(
+            *report.faults
+            or (f"{', '.join(files)}: the export has no annotations; export the project again after annotating it",)
+        )
     found = study(judgements)
     if out is not None:
         with replacing(out) as stream:
@@ -158,7 +185,7 @@ def told_by_annotators(
         faults = [shell.fault_dict(fault) for fault in report.faults]
         shell.print_json({"input": list(files), **found.to_dict(), "n_bad_rows": report.bad, "faults": faults})
     else:
-        for fault in report.faults[:FAULTS_SHOWN]:
+        for fault in report.faults[: shell.FAULTS_SHOWN]:
             shell.say(f"error: {fault}")
         if not quiet and out is None:
             click.echo(found.to_markdown(), nl=False)

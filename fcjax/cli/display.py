@@ -1,4 +1,4 @@
-"""What a person sees of a run: progress while it lasts, tables at the end. Loaded only where something is drawn."""
+"""Progress bars and tables. Imported only where something is drawn, as it loads rich."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.shell import counted
 from fcjax.core.records import EPS
 from fcjax.scoring.rows import Row
 from fcjax.scoring.summary import has_failed
 
 SHOWN: Final = 25
-"""Cases in the table at the end; of more, a few that failed and the worst ones."""
+"""Cases in the final table; of more, a few that failed and the worst ones."""
 
 _NAME_WIDTH: Final = 40
 _LEAST_NAME: Final = 12
@@ -55,7 +56,7 @@ def plain(text: str, width: int = _NAME_WIDTH) -> Text:
 
 
 class Bar:
-    """A progress bar on standard error with the rate and the time left; nothing where that is no terminal."""
+    """A progress bar on standard error with the rate and the time left; nothing where that is not a terminal."""
 
     def __init__(self, total: int, wanted: bool = True, doing: str = "scoring", unit: str = "cases"):
         self._total, self._unit = total, unit
@@ -70,7 +71,7 @@ class Bar:
             self._progress.start()
 
     def advance(self, kept: bool = False, by: int = 1) -> None:
-        """One case more is done, or `by` more; what was `kept` says nothing about the rate."""
+        """Count `by` more cases as done; those `kept` from an earlier run do not count for the rate."""
         self._done += by
         self._kept += by if kept else 0
         now = time.monotonic()
@@ -84,20 +85,20 @@ class Bar:
             self._progress.update(self._task, completed=self._done, pace=pace)
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Remove the bar from the screen."""
         if self._progress:
             self._progress.stop()
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, and hours where there are any."""
+    """`m:ss`, or `h:mm:ss` from one hour."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 class Worst:
-    """The rows that the table at the end shows: all of a few, else some that failed and the worst scored ones."""
+    """The rows of the final table: all of a few, else some that failed and those with the lowest precision."""
 
     def __init__(self) -> None:
         self._failed: list[tuple[int, Row]] = []  # the first ones, with their places
@@ -111,7 +112,7 @@ class Worst:
                 self._failed.append((self.count, kept))
             self.count_failed += 1
         else:
-            worth = 2.0 if measures is None else measures["precision"]  # without atoms nothing is bad about it
+            worth = 2.0 if measures is None else measures["precision"]  # a case without atoms is not among the worst
             self._others.append(((worth, self.count), kept))
             if len(self._others) > 8 * SHOWN:
                 self._others.sort(key=lambda line: line[0])
@@ -134,9 +135,9 @@ class Worst:
         return f"The {shown} worst of {self.count:,} cases{among}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """One line a case: what was counted, and what it came to; then why cases have failed.
+        """One line per case with its counts and measures; then why cases failed.
 
-        A narrow terminal has fewer columns, never the name cut away.
+        A narrow terminal gets fewer columns; the name always stays.
         """
         shown = self._chosen()
         rows = [_case_cells(row) for row in shown]
@@ -152,16 +153,21 @@ class Worst:
             table.add_row(plain(str(row["id"])), *(cells.get(name, "") for name in names))
         yield table
         legend = Text("S supported, R refuted, U unverified\n" if "S" in names else "")
-        told = [row for row in shown if has_failed(row["status"])][:_REASONS]
-        for row in told:
-            legend.append_text(Text.assemble("\n", (str(plain(row["id"])), "bold"), f": {row['reason']}"))
-        if self.count_failed > len(told):
-            legend.append(f"\nand {self.count_failed - len(told):,} more; the results say why each has failed")
+        explained = [row for row in shown if has_failed(row["status"])][:_REASONS]
+        for row in explained:
+            legend.append_text(Text.assemble("\n", (str(plain(row["id"])), "bold"), f": {_reason(row)}"))
+        if self.count_failed > len(explained):
+            legend.append(f"\nand {self.count_failed - len(explained):,} more; OUT has the reason for each")
         yield legend
 
 
+def _reason(row: Row) -> str:
+    reason = str(row["reason"])
+    return with_option_names(reason) if row["status"] == "too_wide" else reason
+
+
 def _case_cells(row: Row) -> dict[str, Text]:
-    """What the table says of a case, by column."""
+    """The cells of a case, by column."""
     cells = {"status": Text(row["status"], "red" if has_failed(row["status"]) else "")}
     measures = row["measures"]
     if measures is None:
@@ -176,7 +182,7 @@ def _case_cells(row: Row) -> dict[str, Text]:
 
 
 def draw_summary(summary: dict[str, Any]) -> RenderableType:
-    """The summary of a data set, for people."""
+    """The summary of a data set."""
     statuses = ", ".join(f"{count:,} {status}" for status, count in summary["statuses"].items())
     atoms, k = summary["atoms"], summary["k"]
     lines = [
@@ -219,7 +225,7 @@ def _number(value: float | None) -> str:
 
 
 def _three_way(counts: dict[str, dict[str, int]]) -> Table:
-    table = _table("Labels, by what a human says")
+    table = _table("Labels by human label")
     table.add_column("human")
     for label, style in _STYLES.items():
         table.add_column(label, justify="right", header_style=style)
@@ -229,7 +235,7 @@ def _three_way(counts: dict[str, dict[str, int]]) -> Table:
 
 
 def marginals_table(answer: dict[str, Any]) -> RenderableType:
-    """The answer of `fcjax infer`, for people."""
+    """The result of `fcjax infer`."""
     head = Text(f"log Z = {answer['log_z']}; {answer['method']}, width {answer['width']}")
     table = _table()
     table.add_column("variable", overflow="fold", min_width=_LEAST_NAME)
@@ -243,7 +249,7 @@ def marginals_table(answer: dict[str, Any]) -> RenderableType:
 
 
 def show(*parts: RenderableType, stderr: bool = False) -> None:
-    """Draw on standard output, or on standard error; colours on a terminal only, and NO_COLOR is respected."""
+    """Print on standard output or standard error; colours on a terminal only, and not with NO_COLOR."""
     console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _FILE_WIDTH

@@ -1,4 +1,4 @@
-"""What a person sees while responses are corrected, and what has come of it: before against after."""
+"""Progress and tables of `fcjax correct`: before and after."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fcjax.io.stats import Stats
 _PER_SECOND = 4
 _CHANGES = 5  # responses whose changes are shown
 _LONGEST = 1200  # characters of one
-_MARKS = {"same": ("{}", ""), "gone": ("[-{}-]", "red"), "new": ("{{+{}+}}", "green")}  # for those without colours too
+_MARKS = {"same": ("{}", ""), "gone": ("[-{}-]", "red"), "new": ("{{+{}+}}", "green")}  # readable without colours
 
 
 class CorrectProgress:
-    """A few live lines on standard error; nothing where that is no terminal. Drawn by a thread of its own."""
+    """Live lines on standard error, drawn by their own thread; nothing where that is not a terminal."""
 
     def __init__(self, cases: int, asked: list[Stats]):
         self._cases, self._asked = cases, asked
@@ -42,11 +42,11 @@ class CorrectProgress:
             self._live.start()
 
     def round(self) -> None:
-        """A round of a case is done."""
+        """Count a finished round."""
         self._rounds += 1
 
     def case(self, kept: bool, changed: bool, failed: bool, before: float | None, after: float | None) -> None:
-        """A case is finished."""
+        """Count a finished case."""
         self._finished += 1
         self._kept += kept
         self._changed += changed
@@ -57,7 +57,7 @@ class CorrectProgress:
             self._after += after
 
     def close(self) -> None:
-        """Take the lines off the screen."""
+        """Remove the lines from the screen."""
         if self._live:
             self._live.stop()
 
@@ -65,7 +65,7 @@ class CorrectProgress:
         return Group(*map(Text, self.lines(max(time.monotonic() - self._began, 1e-9))))
 
     def lines(self, seconds: float) -> list[str]:
-        """What is shown after so many seconds."""
+        """The lines after `seconds` of the run."""
         new, waiting = self._finished - self._kept, self._cases - self._finished
         left = f", {clock(seconds * waiting / new)} left" if new and waiting else ""
         lines = [f"corrected {self._finished:,} of {self._cases:,} cases{left}"]
@@ -77,13 +77,13 @@ class CorrectProgress:
         costs = [one.cost for one in self._asked]
         spent = "" if None in costs else f", ${sum(cost or 0.0 for cost in costs):,.4f} so far"
         lines.append(
-            f"{answered:,} prompts, {answered / seconds:,.0f}/s; {hits:,} from the store, {flying:,} on the wire{spent}"
+            f"{answered:,} prompts, {answered / seconds:,.0f}/s; {hits:,} from the store, {flying:,} in flight{spent}"
         )
         return lines
 
 
 def comparison_table(found: Comparison) -> RenderableType:
-    """Each measure before and after, its gain, and how sure that is; or why there is none."""
+    """Each measure before and after, with its gain, interval and p value."""
     table = Table(title=f"Before and after, {found.n_cases - found.n_failed:,} of {found.n_cases:,} cases")
     table.box, table.title_justify, table.title_style = box.SIMPLE_HEAD, "left", "bold"
     table.add_column("measure")
@@ -109,13 +109,13 @@ def comparison_table(found: Comparison) -> RenderableType:
 
 
 def cases_table(rows: list[dict[str, Any]], count: int) -> RenderableType:
-    """The first cases: Pr before and after, and why each one ended."""
+    """The first cases: Pr before and after, and why each one stopped."""
     table = Table(title="Cases" if count <= len(rows) else f"The first {len(rows)} of {count:,} cases")
     table.box, table.title_justify, table.title_style = box.SIMPLE_HEAD, "left", "bold"
     table.add_column("case", overflow="fold", min_width=12)
     for name in ("Pr", "rounds", "prompts"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("ended", no_wrap=True)
+    table.add_column("stopped by", no_wrap=True)
     for row in rows:
         before, after = row["before"], row["after"]
         pr = "" if before is None or after is None else f"{before:.3f} -> {after:.3f}"
@@ -125,7 +125,7 @@ def cases_table(rows: list[dict[str, Any]], count: int) -> RenderableType:
 
 
 def changes(rows: list[dict[str, Any]]) -> RenderableType:
-    """What was changed in the first responses, word by word: what is gone, and what is new."""
+    """The changes of the first responses, word by word: removed and added words."""
     parts: list[RenderableType] = []
     for row in [row for row in rows if row["changed"]][:_CHANGES]:
         line = Text.assemble((f"{plain(str(row['id']))}: ", "bold"))
@@ -134,11 +134,11 @@ def changes(rows: list[dict[str, Any]]) -> RenderableType:
             line.append(mark.format(plain(part.text, len(part.text)).plain), style)
         line.truncate(_LONGEST, overflow="ellipsis")
         parts += [line, Text()]
-    return Group(*([Text("What was changed", "bold"), Text(), *parts] if parts else []))
+    return Group(*([Text("Changes", "bold"), Text(), *parts] if parts else []))
 
 
 def entries_table(entries: list[GridEntry]) -> RenderableType:
-    """A grid in short: Pr before and after, and what a case costs. The files have all the rest."""
+    """A grid in short: Pr before and after, and the cost per case."""
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True)
     for name in ("data", "corrector", "model"):
         table.add_column(name, overflow="fold", min_width=9)
@@ -159,8 +159,8 @@ def entries_table(entries: list[GridEntry]) -> RenderableType:
 
 
 def cost_line(cost: Cost, cases: int) -> str:
-    """What a case cost, for people."""
+    """The mean cost of a case."""
     if not cases:
         return "no cases"
     dollars = "unknown" if cost.dollars is None else f"${cost.dollars / cases:,.5f}"
-    return f"a case: {cost.prompts / cases:,.1f} prompts, {cost.tokens / cases:,.0f} tokens, cost {dollars}"
+    return f"per case: {cost.prompts / cases:,.1f} prompts, {cost.tokens / cases:,.0f} tokens, cost {dollars}"

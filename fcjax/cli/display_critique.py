@@ -1,4 +1,4 @@
-"""What a person sees while cases are critiqued: where they are, what that takes, and what has come of it so far."""
+"""Progress and findings of `fcjax critique`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from fcjax.scoring.findings import Feedback, Finding, extract
 from fcjax.stages.pipeline import STAGES
 
 _PER_SECOND = 4
-_SHOWN = 12  # statements that are told one by one
+_SHOWN = 12  # statements that are printed
 _EXCERPT = 160  # characters of a passage
 
 
 class CritiqueProgress:
-    """A live table on standard error; nothing where that is no terminal.
-
-    Whatever happens is told to it at once, and drawn a few times a second by a thread of its own.
+    """A live table on standard error, drawn a few times a second by its own thread; nothing where that is not a
+    terminal.
     """
 
     def __init__(self, found: Preview, asked: Stats, searched: SearchStats | None):
@@ -48,13 +47,13 @@ class CritiqueProgress:
             self._live.start()
 
     def stage(self, stage: str, kept: bool, failed: bool) -> None:
-        """A case has been through a stage."""
+        """Count a case that has been through a stage."""
         self._done[stage] += 1
         self._kept[stage] += kept
         self._failed[stage] += failed
 
     def case(self, precision: float | None, failed: bool) -> None:
-        """A case is finished."""
+        """Count a finished case."""
         self._finished += 1
         self._failed_cases += failed
         if precision is not None:
@@ -62,7 +61,7 @@ class CritiqueProgress:
             self._scored += 1
 
     def close(self) -> None:
-        """Take the table off the screen."""
+        """Remove the table from the screen."""
         if self._live:
             self._live.stop()
 
@@ -84,7 +83,7 @@ class CritiqueProgress:
         asked, seconds = self._asked, max(time.monotonic() - self._began, 1e-9)
         failed = asked.failed.total()
         prompts = f"{asked.answered:,} prompts, {asked.answered / seconds:,.0f}/s"
-        lines = [f"{prompts}; {asked.cache_hits:,} from the store, {asked.in_flight:,} on the wire, {failed:,} failed"]
+        lines = [f"{prompts}; {asked.cache_hits:,} from the store, {asked.in_flight:,} in flight, {failed:,} failed"]
         if self._searched is not None:
             found = self._searched
             lines.append(f"{found.answered:,} searches; {found.hits:,} from the store, {found.failed.total():,} failed")
@@ -98,7 +97,7 @@ class CritiqueProgress:
         return [*lines, ", ".join(last)] if last else lines
 
     def seconds_left(self, seconds: float) -> float | None:
-        """By the slowest stage, at the pace of this run; None before each has had its first case."""
+        """Estimate by the slowest stage, at the pace of this run; None before every stage has finished a case."""
         left = []
         for stage, planned in self._found.planned.items():
             waiting, done = planned - self._done[stage], self._done[stage] - self._kept[stage]
@@ -108,8 +107,8 @@ class CritiqueProgress:
         return max(left, default=None)
 
 
-class Doubtful:
-    """What is refuted or unverified, in words: the first statements of each kind, and how many more there are."""
+class FindingsList:
+    """The refuted and unverified statements: the first of each kind, and how many more there are."""
 
     def __init__(self) -> None:
         self._refuted: list[tuple[str, Finding]] = []
@@ -117,7 +116,7 @@ class Doubtful:
         self._more = 0
 
     def add(self, id: str, feedback: Feedback) -> None:
-        """Take in what was found of a case."""
+        """Add the findings of a case."""
         for found in feedback.findings:
             ours = self._refuted if found.label is Label.REFUTED else self._unverified
             if len(ours) < _SHOWN:
@@ -126,7 +125,7 @@ class Doubtful:
                 self._more += 1
 
     def __rich__(self) -> RenderableType:
-        lines = [Text("What is refuted or unverified", "bold")] if self._refuted or self._unverified else []
+        lines = [Text("Refuted and unverified statements", "bold")] if self._refuted or self._unverified else []
         room = max(_SHOWN - len(self._refuted), 0)
         more = self._more + max(len(self._unverified) - room, 0)
         for id, found in (*self._refuted, *self._unverified[:room]):
@@ -143,8 +142,10 @@ class Doubtful:
             for given in found.by_side("against")[:1]:
                 passage = extract(given.text, found.text, _EXCERPT)
                 lines.append(
-                    Text.assemble("  against it: ", plain(given.name, 120), ": ", (str(plain(passage, 400)), "italic"))
+                    Text.assemble(
+                        "  contradicted by ", plain(given.name, 120), ": ", (str(plain(passage, 400)), "italic")
+                    )
                 )
         if more:
-            lines.append(Text(f"\nand {more:,} more; the results have them all, with all passages for and against"))
+            lines.append(Text(f"\nand {more:,} more; the results have all of them, with every passage for and against"))
         return Group(*lines, *([Text()] if lines else []))

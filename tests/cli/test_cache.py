@@ -163,7 +163,7 @@ def test_prune_needs_a_condition(store):
     assert b"nothing says what to prune" in done.stderr
     done = cache("prune", "--store", store, "--older", "3 months")
     assert done.returncode == UNUSABLE
-    assert b"'3 months' is no age; allowed: whole hours, days or weeks, such as 12h, 30d or 2w" in done.stderr
+    assert b"'3 months' is not an age; expected whole hours, days or weeks, such as 12h, 30d or 2w" in done.stderr
     assert len(left(store)) == 6
 
 
@@ -296,7 +296,7 @@ def test_export_and_import_give_the_same_store(store, tmp_path):
 
 def test_import_leaves_what_is_answered_as_it_is(store, tmp_path):
     done = cache("import", write(tmp_path / "rows.jsonl", HAND_MADE), "--store", store)
-    assert b"2 rows added; 1 were there already" in done.stdout
+    assert b"2 rows added; 1 already there" in done.stdout
     assert asked_of(store)[0] == PRICED
 
 

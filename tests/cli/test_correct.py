@@ -18,7 +18,7 @@ from jsonl import rows_in, write
 from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
 
-from fcjax.cli.method_options import CORRECTORS
+from fcjax.cli.options.correction import CORRECTORS
 from fcjax.correction.baselines import METHODS
 
 TOWNS = 8
@@ -54,10 +54,10 @@ def test_correct_then_critique(run, source, server, tmp_path):
     assert "8 cases: 8 ok; 6 changed; K = 2.5" in shown
     assert "town 3" in shown
     assert "0.500 -> 1.000" in shown
-    assert re.search(r"What was changed\n\ntown \d: .*\[-.*-\]\{\+.*\+\}", shown)
+    assert re.search(r"Changes\n\ntown \d: .*\[-.*-\]\{\+.*\+\}", shown)
     assert "Before and after, 8 of 8 cases" in shown
     assert "+0.433**" in shown
-    assert re.search(r"^a case: \d\d\.\d prompts, [\d,]+ tokens, cost unknown$", shown, re.MULTILINE)
+    assert re.search(r"^per case: \d\d\.\d prompts, [\d,]+ tokens, cost unknown$", shown, re.MULTILINE)
     assert f"8 corrections in {out}, the corrected cases in {cases}" in shown
     assert done.stderr == b""
     calls = server.calls
@@ -113,9 +113,9 @@ def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
     before = {path.name for path in tmp_path.iterdir()}
     done = run(source, "--dry-run", "--rounds", 3)
     assert done.returncode == OK, done.stderr
-    assert "8 cases; 0 that nothing can be done for" in done.stdout.decode()
+    assert "8 cases; 0 cannot be processed" in done.stdout.decode()
     assert "8 atomize, 8 revise, 8 retrieve, 8 relate" in done.stdout.decode()
-    assert "then at most 3 revisions of each, by factcorrector with scripted" in done.stdout.decode()
+    assert "then at most 3 revisions per case, by factcorrector with scripted" in done.stdout.decode()
     document = json.loads(run(source, "--dry-run", "--json").stdout)
     assert (document["dry_run"], document["n_cases"], document["rounds"]) == (True, TOWNS, 1)
     assert server.calls == 0
@@ -135,7 +135,7 @@ def test_results_of_critique_are_gone_on_from(run, source, server, tmp_path):
     assert not any("<text>\n" in question for question, n in server.asked.items() if n > 1)  # none taken apart again
     (tmp_path / "found.cases.jsonl").unlink()
     done = run(found, "-o", tmp_path / "out.jsonl")
-    assert (done.returncode, "the cases that they are of are not in" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "their cases are not in" in done.stderr.decode()) == (UNUSABLE, True)
 
 
 @pytest.mark.parametrize("name", CORRECTORS[1:])
@@ -170,7 +170,7 @@ def test_the_budget_is_for_both_models(run, source, tmp_path):
     assert done.returncode == SOME_FAILED
     message = done.stderr.decode()
     assert "the budget of 60 prompts is used up" in message
-    assert f"what is finished is in {tmp_path}/out.jsonl.journal" in message
+    assert f"finished cases are in {tmp_path}/out.jsonl.journal" in message
     assert not (tmp_path / "out.jsonl").exists()
     again = run(source, "-o", tmp_path / "out.jsonl", "--refiner-model", "large")
     assert again.returncode == OK, again.stderr
@@ -215,12 +215,15 @@ def test_a_wording_of_ones_own(run, source, server, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "give -o OUT"),
+        ([], "add -o OUT"),
         (["-o", "-", "--json"], "both want standard output"),
-        (["-o", "out", "--corrector", "llm1", "--theta", "0.5"], "--theta is given, and llm1 has no such thing"),
-        (["-o", "out", "--corrector", "rac", "--no-guard", "all"], "--no-guard is given, and rac has no such thing"),
-        (["-o", "out", "--no-guard", "supported", "--may-lose", "0.1"], "belong to the guard that is switched off"),
-        (["-o", "out", "--refiner-price", "1", "1"], "no other refiner"),
+        (["-o", "out", "--corrector", "llm1", "--theta", "0.5"], "--theta has no effect with this --corrector"),
+        (["-o", "out", "--corrector", "rac", "--no-guard", "all"], "--no-guard has no effect with this --corrector"),
+        (
+            ["-o", "out", "--no-guard", "supported", "--may-lose", "0.1"],
+            "--may-lose has no effect with --no-guard supported",
+        ),
+        (["-o", "out", "--refiner-price", "1", "1"], "--refiner-price has no effect without another model"),
         (["-o", "out", "--replay", "--store", "nowhere"], "no store is there"),
     ],
 )
@@ -272,7 +275,7 @@ def test_a_sample_is_the_same_each_time(run, source, tmp_path):
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_interrupted_it_says_how_to_go_on(server, source, tmp_path):
+def test_interrupted_it_says_how_to_resume(server, source, tmp_path):
     server.delay = 0.05
     command = [SCRIPT, "correct", source, "-o", tmp_path / "out.jsonl", "--corpus", corpus_of(tmp_path)]
     env = settings(server, tmp_path)
@@ -285,7 +288,7 @@ def test_interrupted_it_says_how_to_go_on(server, source, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == INTERRUPTED
-    assert f"what is finished is in {tmp_path}/out.jsonl.journal".encode() in said
+    assert f"finished cases are in {tmp_path}/out.jsonl.journal".encode() in said
     assert b"Traceback" not in said
     server.delay = 0
     assert fcjax(*command[1:], **env).returncode == OK

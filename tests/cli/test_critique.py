@@ -52,7 +52,7 @@ def test_critique_then_rescore(run, source, server, tmp_path):
     assert "10 cases: 10 ok; K = 2" in shown
     assert "precision Pr" in shown
     assert "\n19 searches\n" in shown
-    assert f"0 answers from the store, {server.calls:,} calls" in shown
+    assert f"0 answers from the store, {server.calls:,} requests" in shown
     assert f"10 results in {out}, the cases in {cases}" in shown
     assert done.stderr == b""
     assert [row["id"] for row in rows_in(out)] == [f"town {i}" for i in range(TOWNS)]
@@ -68,7 +68,7 @@ def test_critique_then_rescore(run, source, server, tmp_path):
     assert server.calls == calls
 
 
-def test_what_is_refuted_is_told_with_what_speaks_against_it(run, source, tmp_path):
+def test_refuted_statements_are_printed_with_the_contradicting_passage(run, source, tmp_path):
     shown = " ".join(run(source, "-o", tmp_path / "out.jsonl", COLUMNS="200").stdout.decode().split())
     refuted = [
         f for row in rows_in(tmp_path / "out.jsonl") for f in row["feedback"]["findings"] if f["label"] == "refuted"
@@ -79,20 +79,20 @@ def test_what_is_refuted_is_told_with_what_speaks_against_it(run, source, tmp_pa
     claim = model.case(1, 2)["response"].split(". ")[1]
     told = f"Town 1 has {model.count(1, 1)} {model.THINGS[1]}."
     assert claim in shown
-    against = rf"against it: Town 1, https://source(\d).example/town1/{model.THINGS[1]}: Guide \1 says so: {told}"
+    against = rf"contradicted by Town 1, https://source(\d).example/town1/{model.THINGS[1]}: Guide \1 says so: {told}"
     assert re.search(against, shown)
 
 
 def test_rescore_takes_the_version_that_was_asked_for(run, source, tmp_path):
     out = tmp_path / "out.jsonl"
-    assert run(source, "-o", out, "--version", "FR3", "--limit", 4).returncode == OK
+    assert run(source, "-o", out, "--graph", "FR3", "--limit", 4).returncode == OK
     assert fcjax("rescore", out, "-o", tmp_path / "again.jsonl").returncode == OK
     assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
-    assert fcjax("rescore", out, "-o", tmp_path / "less.jsonl", "--version", "FR1").returncode == OK
+    assert fcjax("rescore", out, "-o", tmp_path / "less.jsonl", "--graph", "FR1").returncode == OK
     assert (tmp_path / "less.jsonl").read_bytes() != out.read_bytes()
     (tmp_path / "out.cases.jsonl").unlink()
     done = fcjax("rescore", out, "-o", tmp_path / "none.jsonl")
-    assert (done.returncode, "the cases that they are of are not in" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "their cases are not in" in done.stderr.decode()) == (UNUSABLE, True)
 
 
 def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
@@ -131,7 +131,7 @@ def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
     before = {path.name for path in tmp_path.iterdir()}
     done = run(source, "--dry-run", "--queries", "model")
     assert done.returncode == OK, done.stderr
-    assert "10 cases; 0 that nothing can be done for" in done.stdout.decode()
+    assert "10 cases; 0 cannot be processed" in done.stdout.decode()
     assert "10 atomize, 10 revise, 10 query, 10 retrieve, 10 relate" in done.stdout.decode()
     assert server.calls == 0
     assert {path.name for path in tmp_path.iterdir()} == before
@@ -166,11 +166,11 @@ def test_a_dry_run_tells_what_can_be_known_and_what_cannot(run, source, server, 
     assert (document["retriever"], document["settings"]["retriever"]) == ("local", "local")
 
     shown = run(mixed, *options).stdout.decode()
-    assert "atomize: 3 prompts, 3 of them different" in shown
-    assert "revise: depends on what the stages before find (1 case)" in shown
+    assert "atomize: 3 prompts, 3 different" in shown
+    assert "revise: depends on earlier stages (1 case)" in shown
     assert "query: at least 2 prompts" in shown
-    assert "retrieve: at least 20 searches; more depends on what the stages before find" in shown
-    assert "in all at least 5 prompts to send" in shown
+    assert "retrieve: at least 20 searches; the rest depends on earlier stages" in shown
+    assert "total: at least 5 prompts to send" in shown
     assert server.calls == 0
 
 
@@ -200,10 +200,10 @@ def test_rescore_warns_of_relations_that_were_never_asked_for(run, source, tmp_p
     out = tmp_path / "out.jsonl"
     assert run(source, "-o", out, "--limit", 2).returncode == OK
     for version, warned in (("FR1", False), ("FR2", False), ("FR3", True)):
-        done = fcjax("rescore", out, "-o", tmp_path / f"{version}.jsonl", "--version", version)
+        done = fcjax("rescore", out, "-o", tmp_path / f"{version}.jsonl", "--graph", version)
         assert done.returncode == OK
-        assert ("related for FR2" in done.stderr.decode()) == warned
-    quiet = fcjax("rescore", out, "-o", tmp_path / "quiet.jsonl", "--version", "FR3", "-q")
+        assert ("relations are for --graph FR2" in done.stderr.decode()) == warned
+    quiet = fcjax("rescore", out, "-o", tmp_path / "quiet.jsonl", "--graph", "FR3", "-q")
     assert quiet.stderr == b""
 
 
@@ -216,17 +216,17 @@ def test_what_could_not_be_reworded_queried_or_summed_up_is_told(run, source, se
     server.answer = silent
     done = run(source, "-o", tmp_path / "out.jsonl", "--queries", "model", "--summarise", "--limit", 3)
     shown = done.stdout.decode()
-    assert "6 of 6 atoms without a rewording that could be used" in shown
-    assert "6 of 6 atoms without a query that could be used" in shown
-    assert re.search(r"(\d+) of \1 contexts without a summary that could be used", shown)
+    assert "6 of 6 atoms kept the wording of the response: no usable rewording" in shown
+    assert "6 of 6 atoms searched for by their own words: no usable query" in shown
+    assert re.search(r"(\d+) of \1 contexts kept as retrieved: no usable summary", shown)
 
 
 def test_a_model_that_finds_no_claims_is_told_of_once(run, source, server, tmp_path):
     server.answer = lambda messages: "[]"
     done = run(source, "-o", tmp_path / "out.jsonl")
-    assert done.stderr.decode().count("the model finds no claim in any of 10 responses") == 1
+    assert done.stderr.decode().count("the model found no claims in 10 responses") == 1
     server.answer = lambda messages: "[]" if "Town 4 has" in messages[0]["content"] else model.answer(messages)
-    assert "finds no claim" not in run(source, "-o", tmp_path / "out.jsonl", "--model", "other").stderr.decode()
+    assert "found no claims" not in run(source, "-o", tmp_path / "out.jsonl", "--model", "other").stderr.decode()
 
 
 def test_documents_that_cannot_be_read_are_named(server, source, tmp_path):
@@ -239,7 +239,7 @@ def test_documents_that_cannot_be_read_are_named(server, source, tmp_path):
     args = ("critique", source, "--corpus", folder, "--limit", 1, "-o", tmp_path / "out.jsonl")
     done = fcjax(*args, **settings(server, tmp_path))
     warnings = done.stderr.decode().splitlines()
-    assert "12 things could not be read" in warnings[0]
+    assert "12 items could not be read" in warnings[0]
     assert "zebra.pdf" in warnings[1]
     assert "rows.jsonl:" in warnings[2]
     assert "and 7 more" in warnings[6]
@@ -256,7 +256,7 @@ def test_what_failed_is_named(run, source, server, tmp_path):
     done = run(bad, "-o", tmp_path / "out.jsonl")
     assert done.returncode == SOME_FAILED
     message = done.stderr.decode()
-    assert "warning: nothing can be done for 2 of 12 cases; case 1: " in message
+    assert "warning: 2 of 12 cases cannot be processed; case 1: " in message
     assert "3 cases failed; the first: case '1': invalid_input" in message
     rows = {row["id"]: row for row in rows_in(tmp_path / "out.jsonl")}
     assert (rows["town 4"]["status"], rows["town 4"]["measures"]) == ("atomize_failed", None)
@@ -272,12 +272,12 @@ def test_a_budget_stops_the_run_and_the_next_one_goes_on(run, source, server, tm
     assert done.returncode == SOME_FAILED
     message = done.stderr.decode()
     assert "the budget of 30 prompts is used up" in message
-    assert f"what the stages found is in {out}.stages" in message
-    assert "run the same command to go on" in message
+    assert f"finished stages are in {out}.stages" in message
+    assert "run the same command to resume" in message
     assert not out.exists()
     again = run(source, "-o", out)
     assert again.returncode == OK
-    assert "of cases taken up from an earlier run" in again.stdout.decode()
+    assert "of cases resumed from an earlier run" in again.stdout.decode()
     assert server.calls == 2 * calls
     assert out.read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
 
@@ -317,17 +317,17 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
 @pytest.mark.parametrize(
     ("args", "env", "words"),
     [
-        ([], {}, "give -o OUT"),
+        ([], {}, "add -o OUT"),
         (["-o", "-", "--json"], {}, "both want standard output"),
         (["-o", "out", "--cases", "-", "--json"], {}, "both want standard output"),
         (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
-        (["-o", "out", "--retriever", "wikipedia"], {}, "a corpus is named; leave --corpus out"),
-        (["-o", "out", "--retriever", "given"], {}, "a corpus is named; leave --corpus out"),
-        (["-o", "out", "--template", "query=x.txt"], {}, "the stage query is not asked for; give --queries model"),
+        (["-o", "out", "--retriever", "wikipedia"], {}, "--corpus has no effect with --retriever wikipedia"),
+        (["-o", "out", "--retriever", "given"], {}, "--corpus has no effect with --retriever given"),
+        (["-o", "out", "--template", "query=x.txt"], {}, "the stage query does not run; add --queries model"),
         (["-o", "corpus.jsonl"], {}, "is the input itself"),
         (["-o", "out", "--cases", "corpus.jsonl"], {}, "is the input itself"),
-        (["-o", "out", "--deny-domain", "!"], {}, "deny has '!'; allowed: a domain"),
+        (["-o", "out", "--deny-domain", "!"], {}, "--deny-domain has '!'; allowed: a domain"),
         (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
     ],
 )
@@ -344,13 +344,13 @@ def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, en
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--stages", "atomize,score"], "'score' is no stage; allowed: atomize, revise, query"),
-        (["--template", "atomize"], "is no STAGE=FILE"),
-        (["--template", "retrieve=x"], "is no STAGE=FILE"),
-        (["--k-contexts", "0"], "Invalid value for '--k-contexts'"),
+        (["--stages", "atomize,score"], "unknown stage 'score'; expected atomize, revise, query"),
+        (["--template", "atomize"], "expected STAGE=FILE"),
+        (["--template", "retrieve=x"], "expected STAGE=FILE"),
+        (["--contexts-per-atom", "0"], "Invalid value for '--contexts-per-atom'"),
         (["--sample", "0"], "Invalid value for '--sample'"),
         (["--from-stage", "score"], "Invalid value for '--from-stage'"),
-        (["-o", ""], "the name is empty; allowed: a file, or -"),
+        (["-o", ""], "the name is empty; expected a file, or -"),
     ],
 )
 def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server, args, words):
@@ -418,7 +418,7 @@ def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
     assert not out.exists()
     if signal_ is signal.SIGINT:
         assert process.returncode == INTERRUPTED
-        assert f"what the stages found is in {out}.stages".encode() in said
+        assert f"finished stages are in {out}.stages".encode() in said
         assert int(re.search(rb"stopped; (\d+) of 30 cases finished; ", said)[1]) < 30
         assert b"Traceback" not in said
     server.delay = 0
@@ -443,7 +443,7 @@ def test_a_second_interrupt_does_not_wait(server, tmp_path, source):
     _, said = process.communicate(timeout=30)
     assert time.monotonic() - began < 4
     assert process.returncode == INTERRUPTED
-    assert b"run the same command to go on" in said
+    assert b"run the same command to resume" in said
     assert b"Traceback" not in said
 
 

@@ -14,19 +14,13 @@ from dataset_rows import BIO, CHECKED, CLAIMS, CORRECTED, EXPORT, QUESTION, TABL
 from jsonl import write
 from scripted_server import ScriptedServer
 
-from fcjax.cli.data import data
+from fcjax.cli.data import data as data_commands
 from fcjax.cli.main import commands
 from fcjax.io.datasets import SPLITS
 from fcjax.io.datasets.selection import is_drawn
 from fcjax.io.files import read_cases
 
 OK, SOME_FAILED, UNUSABLE = 0, 1, 2
-
-
-@pytest.fixture(autouse=True)
-def command():
-    if "data" not in commands.commands:
-        commands.add_command(data)
 
 
 def run(*args, **env):
@@ -67,7 +61,7 @@ def test_bad_rows_are_told_and_left_out(tmp_path):
     assert done.exit_code == SOME_FAILED
     assert f"fcjax: error: {source}:2: case 'factscore-in-2', output: output is missing; allowed: a text" in done.stderr
     assert "1 row skipped: the model gave no output" in done.stderr
-    assert "the format has no field mood (1 row); it is not used" in done.stderr
+    assert "field mood is not part of the format and is ignored (1 row)" in done.stderr
     assert f"2 cases in {out}, from 4 rows, 1 left out\n" == done.stdout
     document = json.loads(run("factscore", source, "-o", out, "--json").stdout)
     assert (document["n_rows"], document["n_cases"], document["n_bad_rows"]) == (4, 2, 1)
@@ -124,7 +118,7 @@ def test_eli5_makes_half_of_the_answers_wrong_and_resumes(tmp_path):
         command = ("eli5", source, "-o", out, "--seed", next(seed for seed in range(99) if is_drawn(seed, 2)))
         dry = run(*command, "--dry-run", **env)
         assert (dry.exit_code, dry.stdout, out.exists(), server.calls) == (OK, "", False, 0)
-        assert "3 prompts, 0 in the store already: 3 to send" in dry.stderr
+        assert "3 prompts, 0 in the store: 3 to send" in dry.stderr
         done = run(*command, **env)
         assert done.exit_code == SOME_FAILED
         assert "case 'eli5-q2': no wrong answer: unreadable: no wrong answer can be read" in done.stderr
@@ -140,7 +134,7 @@ def test_eli5_makes_half_of_the_answers_wrong_and_resumes(tmp_path):
         assert (again.exit_code, out.read_bytes(), server.calls) == (SOME_FAILED, before, calls)
         stopped = run(*command, "--errors", 2, "--budget-prompts", 0, **env)
         assert (stopped.exit_code, out.read_bytes()) == (SOME_FAILED, before)
-        assert "run the same command to go on" in stopped.stderr
+        assert "run the same command to resume" in stopped.stderr
     done = run("eli5", source, "-o", out, "--no-wrong", OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.exit_code == OK
     assert [row.case.response for row in read_cases(out)] == [f"It is number {i} of them." for i in range(6)]
@@ -216,10 +210,10 @@ def test_commands_of_the_page_run(tmp_path, monkeypatch):
             done = run(*arguments, FCJAX_STORE=str(tmp_path / "s.sqlite"))
             assert done.exit_code == OK, f"{line}\n{done.stdout}\n{done.stderr}"
             told.append(arguments[0])
-    assert set(told) == set(data.commands)
+    assert set(told) == set(data_commands.commands)
 
 
 def test_every_command_has_help():
-    for name, command in data.commands.items():
+    for name, command in data_commands.commands.items():
         done = run(name, "--help")
         assert (done.exit_code, command.help is not None) == (OK, True)

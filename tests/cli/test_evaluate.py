@@ -50,14 +50,14 @@ def test_a_grid_from_the_file_to_the_tables(run, server, tmp_path):
     assert done.returncode == OK, done.stderr
     shown = done.stdout.decode()
     assert "factcorrector" in shown
-    assert "9 steps, 0 of them done before" in shown
+    assert "9 steps, 0 kept from an earlier run" in shown
     assert f"3 tables and 8 plots in {out}" in shown or "no plots: matplotlib is not installed" in shown
     assert done.stderr == b""
     report = (out / "report.md").read_text()
     assert "| factcorrector | scripted | 5 |" in report
     calls = server.calls
     again = run(tmp_path / "grid.yaml", "-o", out)
-    assert "9 steps, 9 of them done before" in again.stdout.decode()
+    assert "9 steps, 9 kept from an earlier run" in again.stdout.decode()
     tables = {path.name: path.read_bytes() for path in (out / "tables").iterdir()}
     for path in (out / "tables").iterdir():
         path.unlink()
@@ -102,9 +102,9 @@ def test_a_budget_stops_it_and_the_next_run_goes_on(run, tmp_path):
     assert done.returncode == SOME_FAILED
     message = done.stderr.decode()
     assert "the budget of 60 prompts is used up" in message
-    assert f"of 9 steps are done in {out}; run the same command to go on" in message
+    assert f"of 9 steps finished in {out}; run the same command to resume" in message
     assert run(out, "--no-plots").returncode == OK  # tables of what there is
-    assert "not done yet: towns, scripted, rac" in run(out, "--no-plots").stdout.decode()
+    assert "missing: towns, scripted, rac" in run(out, "--no-plots").stdout.decode()
     assert run(tmp_path / "grid.yaml", "-o", out, "--no-plots").returncode == OK
 
 
@@ -135,7 +135,7 @@ def test_stopped_at_any_moment_it_goes_on(run, server, tmp_path, signal_):
     _, said = process.communicate(timeout=30)
     if signal_ is signal.SIGINT:
         assert process.returncode == INTERRUPTED
-        assert b"run the same command to go on" in said
+        assert b"run the same command to resume" in said
         assert b"Traceback" not in said
     server.delay = 0
     done = fcjax(*command[1:], **env)
@@ -153,9 +153,9 @@ def test_stopped_at_any_moment_it_goes_on(run, server, tmp_path, signal_):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["grid.yaml"], "give -o FOLDER"),
+        (["grid.yaml"], "add -o FOLDER"),
         (["grid.yaml", "-o", "out", "--replay"], "no store is there"),
-        ([".", "-n"], "is a folder, of which tables are made again"),
+        ([".", "-n"], "--dry-run has no effect with a folder, whose tables are made again"),
         (["."], "holds no evaluation"),
         (["towns.jsonl", "-n"], "is not YAML"),
         (["bad.yaml", "-n"], "bad.yaml: data is missing or empty"),

@@ -57,7 +57,7 @@ def test_score_prints_tables_and_writes_results(good, tmp_path):
 
 
 def test_json_is_one_document_and_nothing_else(good):
-    done = fcjax("score", good, "--json", "--preset", "release", "--version", "FR2", "--k", "release")
+    done = fcjax("score", good, "--json", "--preset", "release", "--graph", "FR2", "--k", "release")
     assert done.returncode == OK
     document = json.loads(done.stdout)
     assert document["means"]["precision"]["value"] == pytest.approx(2 / 3)
@@ -90,7 +90,7 @@ def test_some_failed_cases_give_exit_code_one_and_a_warning_where_a_stage_is_mis
 def test_cases_none_of_which_can_be_read_give_exit_code_two(tmp_path):
     done = fcjax("score", write(tmp_path / "cases.jsonl", "{broken", "[1]"))
     assert done.returncode == UNUSABLE
-    assert "not one case could be used" in done.stderr.decode()
+    assert "no case could be read" in done.stderr.decode()
 
 
 def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path):
@@ -119,9 +119,17 @@ def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path)
 def test_a_finished_run_done_again_says_what_it_did(good, tmp_path):
     out = tmp_path / "out.jsonl"
     assert fcjax("score", good, "-o", out).stdout.decode().endswith(f"3 results in {out}\n")
-    assert fcjax("score", good, "-o", out).stdout.decode().endswith(f"3 results in {out}: 3 kept, 0 new\n")
+    assert (
+        fcjax("score", good, "-o", out)
+        .stdout.decode()
+        .endswith(f"3 results in {out}: 3 kept from an earlier run, 0 new\n")
+    )
     out.write_bytes(out.read_bytes()[:-5])
-    assert fcjax("score", good, "-o", out).stdout.decode().endswith(f"3 results in {out}: 2 kept, 1 new\n")
+    assert (
+        fcjax("score", good, "-o", out)
+        .stdout.decode()
+        .endswith(f"3 results in {out}: 2 kept from an earlier run, 1 new\n")
+    )
 
 
 def test_results_are_no_input(good, tmp_path):
@@ -171,7 +179,16 @@ def test_standard_output_that_is_full_is_called_by_its_name(good, args):
 
 
 @pytest.mark.parametrize(
-    "module", ["click", "fcjax.cli.shell", "fcjax.cli.relate", "fcjax.runs.score_file", "numba", "rich.console"]
+    "module",
+    [
+        "click",
+        "fcjax.cli.shell",
+        "fcjax.cli.score",
+        "fcjax.cli.run_score",
+        "fcjax.runs.score_file",
+        "numba",
+        "rich.console",
+    ],
 )
 def test_an_interrupt_while_modules_load_is_no_traceback(good, tmp_path, module):
     (tmp_path / "sitecustomize.py").write_text(
@@ -287,7 +304,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_file(many, tmp_path):
 
 
 @pytest.mark.slow
-def test_interrupted_it_says_how_to_go_on(many, tmp_path):
+def test_interrupted_it_says_how_to_resume(many, tmp_path):
     source, whole = many
     out = tmp_path / "out.jsonl"
     process = start(source, out)
@@ -297,7 +314,7 @@ def test_interrupted_it_says_how_to_go_on(many, tmp_path):
     stderr = process.communicate(timeout=60)[1].decode()
     assert process.returncode == INTERRUPTED
     assert stderr.startswith("fcjax: stopped; ")
-    assert stderr.endswith("finished cases kept; run the same command to go on\n")
+    assert stderr.endswith("finished cases kept; run the same command to resume\n")
     kept = int(stderr.split()[2].replace(",", ""))
     assert kept > 0
     assert out.read_bytes().count(b"\n") - kept in (0, 1)  # the interrupt may come between a row and its counting
@@ -343,14 +360,14 @@ def test_the_worst_scored_cases_are_shown_beside_a_few_failed_ones(tmp_path):
     table = shown.partition("S supported")[0]
     assert (len(re.findall("refused [0-9]", table)), table.count("scored ")) == (5, 20)
     assert shown.count(": it declines") == 5
-    assert "and 35 more; the results say why each has failed" in shown
+    assert "and 35 more; OUT has the reason for each" in shown
 
 
 def test_validate_says_what_makes_bare_responses_ready(good, tmp_path):
     source = write(tmp_path / "in.jsonl", {"id": "1", "response": "One."}, {"id": "2", "response": "Two."})
     done = fcjax("validate", source)
     assert done.returncode == OK
-    assert "2 cases not ready for `fcjax score`: `fcjax critique` finds what they lack" in done.stdout.decode()
+    assert "2 cases not ready for `fcjax score`; `fcjax critique` adds what is missing" in done.stdout.decode()
     assert "critique" not in fcjax("validate", good).stdout.decode()
 
 

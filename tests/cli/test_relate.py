@@ -56,17 +56,17 @@ def test_relate_then_score(run, source, server, tmp_path):
     shown = done.stdout.decode()
     assert "5 cases: 5 ok\n20 pairs asked about: 10 entailment, 10 contradiction\n" in shown
     assert "probabilities from 20 logprobs" in shown
-    assert "0 answers from the store, 20 calls" in shown
+    assert "0 answers from the store, 20 requests" in shown
     assert done.stderr == b""
     assert fcjax("score", out, "--json").returncode == OK
     again = run(source, "-o", tmp_path / "again.jsonl", "--concurrency", 3)
-    assert "20 answers from the store, no calls" in again.stdout.decode()
+    assert "20 answers from the store, no requests" in again.stdout.decode()
     assert (tmp_path / "again.jsonl").read_bytes() == out.read_bytes()
     assert server.calls == 20
 
 
 def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
-    done = run(source, "-o", tmp_path / "out.jsonl", "--json", "--style", "packed", "--pack", 2, "--version", "FR3")
+    done = run(source, "-o", tmp_path / "out.jsonl", "--json", "--style", "packed", "--pack", 2, "--graph", "FR3")
     document = json.loads(done.stdout)
     assert document["endpoint"] == server.url
     assert document["settings"].items() >= {"style": "packed", "pack": 2, "version": "FR3", "votes": 0}.items()
@@ -92,7 +92,7 @@ def test_a_dry_run_counts_and_prices_as_litellm_does(run, source):
 def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
     done = run(source, "--dry-run", "--price", 1, 2)
     assert done.returncode == OK, done.stderr
-    assert "20 prompts, 20 of them different, 0 in the store already: 20 to send" in done.stdout.decode()
+    assert "20 prompts, 20 different, 0 in the store: 20 to send" in done.stdout.decode()
     assert "cost at most $0.0" in done.stdout.decode()
     document = json.loads(run(source, "--dry-run", "--json", "--limit", 2).stdout)
     assert (document["prompts"], document["to_send"], document["cost"]) == (8, 8, None)
@@ -151,12 +151,12 @@ def test_a_template_of_ones_own(run, source, server, tmp_path):
 @pytest.mark.parametrize(
     ("args", "env", "words"),
     [
-        ([], {}, "give -o OUT"),
+        ([], {}, "add -o OUT"),
         (["-o", "-", "--json"], {}, "both want standard output"),
         (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--budget-dollars", "1"], {}, "price is unknown"),
-        (["-o", "out", "--litellm"], {}, "allowed: --model PROVIDER/MODEL"),
+        (["-o", "out", "--litellm"], {}, "add --model PROVIDER/NAME"),
         (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
     ],
 )
@@ -215,7 +215,7 @@ def test_stopped_at_any_moment_it_goes_on(server, tmp_path, signal_):
     assert not (tmp_path / "out.jsonl").exists()
     if signal_ is signal.SIGINT:
         assert process.returncode == INTERRUPTED
-        assert b"run the same command to go on" in said
+        assert b"run the same command to resume" in said
         assert b"Traceback" not in said
     server.delay = 0
     done = fcjax(*command[1:], **environment(server, tmp_path))
@@ -244,7 +244,7 @@ def test_a_second_interrupt_does_not_wait(server, tmp_path):
     _, said = process.communicate(timeout=30)
     assert time.monotonic() - began < 4
     assert process.returncode == INTERRUPTED
-    assert b"run the same command to go on" in said
+    assert b"run the same command to resume" in said
     assert b"Traceback" not in said
 
 

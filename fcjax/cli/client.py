@@ -1,0 +1,104 @@
+"""The client that the options of the model describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fcjax.cli.options.model import CLIENT, ENDPOINT
+from fcjax.core.errors import SettingsError
+from fcjax.core.prompts import Prompt
+from fcjax.io.client import Client
+from fcjax.io.endpoint import OPENAI, Endpoint
+from fcjax.io.http import Timeouts, Transport
+from fcjax.io.pacing import Budget, RateLimit, Retry
+from fcjax.io.providers import LitellmTransport, Price, count_tokens, price
+from fcjax.io.store import Store, default_path
+
+
+class ModelAccess(NamedTuple):
+    """An open client and what belongs to it."""
+
+    client: Client
+    endpoint: str  # its name, without secrets
+    model: str
+    store_path: Path | None  # None where nothing is stored
+    window: int  # prompts that may be in progress at once
+    count_tokens: Callable[[Prompt], int] | None  # None: four bytes per token
+    store: Store | None  # of replies and searches
+    replay: bool  # whether answers come from the store only
+    budget: Budget  # of the run, for all of its models
+
+
+@contextmanager
+def open_client(parameters: dict[str, Any], *, dry_run: bool = False) -> Iterator[ModelAccess]:
+    """The client that `client_options` describe, with its store; their values are taken out of `parameters`.
+
+    A dry run only reads the store and does not create one. Raises `SettingsError`, `InputError` and `OutputError`.
+    """
+    given = {name: parameters.pop(name) for name in CLIENT}
+    concurrency = given["concurrency"]
+    transport = open_transport(**{name: given[name] for name in ENDPOINT})
+    rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
+    budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
+    count = partial(count_tokens, transport.model) if given["litellm"] else None
+    path = given["store"] or default_path()
+    store = None
+    if path.exists() or not dry_run:
+        store = Store.open(path, readonly=dry_run or given["replay"])
+    try:
+        client = Client(
+            transport,
+            store=store,
+            replay=given["replay"] and not dry_run,
+            concurrency=concurrency,
+            rate=rate,
+            retry=Retry(attempts=given["tries"]),
+            budget=budget,
+            price=price_of(transport, given["price"]),
+            timeouts=timeouts_of(given["timeout"]),
+        )
+        yield ModelAccess(
+            client,
+            transport.name,
+            transport.model,
+            path if store else None,
+            4 * concurrency,
+            count,
+            store,
+            given["replay"],
+            budget,
+        )
+    finally:
+        if store is not None:
+            store.close()
+
+
+def open_transport(
+    base_url: str | None, model: str | None, config: str | None, litellm: bool, timeout: float | None
+) -> Endpoint | Transport:
+    """The endpoint that `endpoint_options` describe. Raises `SettingsError` where they are incomplete."""
+    if not litellm:
+        return Endpoint.from_env(base_url, model, config)
+    if not model or config:
+        found = (
+            "--config has no effect with it; remove it" if config else "no model is named; add --model PROVIDER/NAME"
+        )
+        raise SettingsError(f"--litellm: {found}")
+    return LitellmTransport(model, api_base=base_url, timeout=timeout or Timeouts().total)
+
+
+def timeouts_of(seconds: float | None) -> Timeouts | None:
+    """The timeouts of a request; None for the client's own."""
+    return Timeouts(read=seconds, total=seconds) if seconds else None
+
+
+def price_of(transport: Endpoint | Transport, given: tuple[float, float] | None) -> Price | None:
+    """The price that was given, else the listed one; None where it is unknown."""
+    if given is not None:
+        return Price(given[0] / 1e6, given[1] / 1e6)
+    # A model of the same name on another server has another price.
+    return price(transport.model) if transport.name == OPENAI or transport.name.startswith("litellm") else None

@@ -1,0 +1,234 @@
+"""The critic that the options of evidence, relations, graph and engine describe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import click
+
+from fcjax.cli import shell
+from fcjax.cli.client import ModelAccess
+from fcjax.cli.options.engine import inference_limits
+from fcjax.cli.options.evidence import WEB
+from fcjax.core.errors import BudgetError, Fault, InputError, OutputError, SettingsError
+from fcjax.core.passages import Retriever
+from fcjax.critic.critic import Critic
+from fcjax.critic.relation_stream import RelationConfig
+from fcjax.io.files.streams import refuse_input
+from fcjax.io.retrievers.cached import Cached
+from fcjax.io.retrievers.domains import Domains, domain, read_priors
+from fcjax.scoring.settings import Settings
+from fcjax.stages import templates
+from fcjax.stages.atomize import Atomizer
+from fcjax.stages.pipeline import Pipeline
+from fcjax.stages.query import QueryBuilder
+from fcjax.stages.relate import RelationModel
+from fcjax.stages.retrieve import EvidenceSearch
+from fcjax.stages.revise import Reviser
+from fcjax.stages.summarise import Summariser
+from fcjax.stages.templates import Template
+
+_SHOWN: Final = 5  # documents that could not be read, named in a warning
+
+
+@dataclass(slots=True)
+class CorpusFaults:
+    """What of a corpus could not be read: the first hundred faults, and how many there are."""
+
+    faults: tuple[Fault, ...] = ()
+    count: int = 0
+
+    def warn(self, corpus: str) -> None:
+        """Warn of the faults: those of whole documents first, then of rows, then of files left out by name."""
+        if not self.count:
+            return
+        shell.say(f"warning: {corpus}: {shell.counted(self.count, 'item')} could not be read")
+        place = os.path.realpath(corpus)
+        worst = sorted(self.faults, key=lambda fault: (fault.file == place, fault.line is not None))
+        for fault in worst[:_SHOWN]:
+            shell.say(f"warning: {fault}")
+        if self.count > _SHOWN:
+            shell.say(f"warning: and {self.count - _SHOWN:,} more; --json lists the first hundred")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The faults as JSON."""
+        return {"n_corpus_faults": self.count, "corpus_faults": [shell.fault_dict(fault) for fault in self.faults]}
+
+
+def retriever_name(parameters: dict[str, Any]) -> str:
+    """The retriever that is named, else the one that follows from `--corpus`. Raises `SettingsError`."""
+    corpus = parameters["corpus"]
+    name = str(parameters["retriever"] or ("local" if corpus else "given"))
+    if name == "local" and corpus is None:
+        raise SettingsError("--retriever local needs documents to search; add --corpus PATH")
+    if name != "local" and corpus is not None:
+        raise SettingsError(f"--corpus has no effect with --retriever {name}; remove it, or use --retriever local")
+    return name
+
+
+def open_critic(
+    parameters: dict[str, Any], access: ModelAccess, *, dry_run: bool = False, faults: CorpusFaults | None = None
+) -> Critic:
+    """The critic that `critic_options` describe; their values are taken out of `parameters`.
+
+    A dry run opens no source of evidence. `faults` is filled with what of a corpus could not be read, which is also
+    printed as warnings. Raises `SettingsError`, `InputError` and `OutputError`.
+    """
+    name = retriever_name(parameters)
+    corpus, files = parameters.pop("corpus"), parameters.pop("templates")
+    del parameters["retriever"]
+    config = relation_config(parameters, files.get("relate"))
+    domains = _domains(parameters)
+    pipeline = _pipeline(parameters, name, domains, files)
+    numbers = {given: parameters.pop(given) for given in ("preset", "encoding", "context_prior", "atom_prior", "k")}
+    engine = {given: parameters.pop(given) for given in ("effort", "method", "i_bound", "backend")}
+    settings = Settings(version=config.version, limits=inference_limits(parameters), **numbers, **engine)
+    critic = Critic(
+        access.client,
+        retrieve=None if dry_run else _retriever(name, corpus, domains, access, faults or CorpusFaults()),
+        relate=config.model,
+        settings=settings,
+        pipeline=pipeline,
+        screen=config.screen,
+        open_cases=min(max(64, access.window // 4), 4096),
+        window=access.window,
+    )
+    return critic.using(pipeline=replace(critic.pipeline, searches=name != "given"))
+
+
+def relation_config(parameters: dict[str, Any], template: str | None = None) -> RelationConfig:
+    """What `relation_options` describe; their values are taken out of `parameters`."""
+    version, screen, style = (parameters.pop(name) for name in ("version", "screen", "style"))
+    chosen = {name: parameters.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if template is not None:
+        chosen[style] = with_words_of(getattr(templates, style.upper()), template)
+    return RelationConfig(version=version, screen=screen, model=RelationModel(style=style, **chosen))
+
+
+def with_words_of(template: Template, file: str) -> Template:
+    """A template with the wording of a file. Raises `InputError` and `SettingsError`."""
+    try:
+        return template.reworded(Path(file).read_text(encoding="utf-8"), Path(file).stem)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); expected a text file in UTF-8") from error
+
+
+def refuse_corpus(corpus: str | None, *outs: str | None) -> None:
+    """Raise `OutputError` where an output would replace a document of the corpus, or become one."""
+    for out in outs:
+        if corpus is None or out is None or out == "-":
+            continue
+        refuse_input(out, corpus)
+        inside = os.path.relpath(os.path.realpath(out), os.path.realpath(corpus)).split(os.sep)
+        if os.path.isdir(corpus) and not any(part.startswith(".") for part in inside):
+            raise OutputError(f"{out}: is inside of the corpus {corpus}; name a file elsewhere")
+
+
+def _domains(parameters: dict[str, Any]) -> Domains:
+    allow, deny, priors = (parameters.pop(name) for name in ("allow_domain", "deny_domain", "priors"))
+    return Domains(
+        allow=[domain(name, "--allow-domain") for name in allow] or None,
+        deny=[domain(name, "--deny-domain") for name in deny],
+        priors=read_priors(priors) if priors else None,
+    )
+
+
+def _pipeline(parameters: dict[str, Any], retriever: str, domains: Domains, files: dict[str, str]) -> Pipeline:
+    queries = parameters.pop("queries") or ("model" if retriever in WEB else "atom")
+    stages = parameters.pop("stages")
+    work: dict[str, Any] = {
+        "atomize": Atomizer(),
+        "revise": None if parameters.pop("no_revise") else Reviser(),
+        "query": QueryBuilder() if queries == "model" else None,
+        "summarise": Summariser() if parameters.pop("summarise") else None,
+    }
+    for stage, file in files.items():
+        if stage == "relate":
+            continue
+        if work[stage] is None:
+            remedy = {"query": "add --queries model", "summarise": "add --summarise"}.get(stage, "remove --no-revise")
+            raise SettingsError(f"--template {stage}={file} has no effect: the stage {stage} does not run; {remedy}")
+        work[stage] = replace(work[stage], template=with_words_of(work[stage].template, file))
+    filters = domains.restricted and retriever != "serper"  # which skips denied pages before it reads them
+    retrieve = EvidenceSearch(
+        k=parameters.pop("contexts_per_atom"),
+        allowed=domains.admits if filters else None,
+        prior=domains.prior if domains.priors else None,
+    )
+    return Pipeline(retrieve=retrieve, **work, **({} if stages is None else {"stages": stages}))
+
+
+def _retriever(
+    name: str, corpus: str | None, domains: Domains, access: ModelAccess, faults: CorpusFaults
+) -> Retriever | None:
+    """The source of evidence, with the store in front of it; a corpus is on disk already."""
+    source: Retriever
+    match name:  # each one is imported where it is used: a corpus needs no web client, nor the reverse
+        case "local":
+            from fcjax.io.retrievers.local import LocalCorpus
+
+            assert corpus is not None
+            source = LocalCorpus.open(corpus)
+            faults.faults, faults.count = source.faults, source.fault_count
+            faults.warn(corpus)
+        case "serper":
+            from fcjax.io.retrievers.pages import PageReader
+            from fcjax.io.retrievers.serper import Serper
+
+            source = Serper(pages=PageReader(), domains=domains, replay=access.replay)
+        case "wikipedia":
+            from fcjax.io.retrievers.wikipedia import Wikipedia
+
+            source = Wikipedia()
+        case _:
+            return None
+    store = None if name == "local" else access.store
+    return Cached(source, store, replay=access.replay and store is not None)
+
+
+def searches_of(critic: Critic) -> Cached | None:
+    """The critic's source of evidence with its counts; None where there is none."""
+    return critic.retriever if isinstance(critic.retriever, Cached) else None
+
+
+def check_outputs(out: str | None, cases_out: str | None, *, dry_run: bool, as_json: bool) -> None:
+    """Raise `SettingsError` where an output is missing, or where two share standard output."""
+    if out is None and not dry_run:
+        raise SettingsError("no output is named; add -o OUT, or --dry-run to see what a run would send")
+    if as_json and "-" in (out, cases_out):
+        raise SettingsError("--json and - both want standard output; give -o and --cases files, or remove --json")
+
+
+class Monitor(Protocol):
+    """Follows a run, and knows what is finished."""
+
+    begun: bool
+
+    def kept(self, out: str, access: ModelAccess) -> str:
+        """What is finished and where it is kept."""
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def resume_hint(ctx: click.Context, monitor: Monitor, out: str, access: ModelAccess) -> Iterator[None]:
+    """Add to the message of whatever stops the run in the block how to resume it; the monitor is closed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; {monitor.kept(out, access)}") from None
+    except BudgetError as error:
+        shell.say(f"stopped: {error}; {monitor.kept(out, access)}")
+        ctx.exit(shell.SOME_FAILED)
+    except SettingsError as error:
+        if not monitor.begun:
+            raise
+        raise SettingsError(f"{error}; {monitor.kept(out, access)}") from error
+    finally:
+        monitor.close()

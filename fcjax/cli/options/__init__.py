@@ -1,0 +1,1 @@
+"""Options of the commands, declared once per section of their help."""

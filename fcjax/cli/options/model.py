@@ -1,0 +1,86 @@
+"""Options of the endpoint, the model, and what a run may send and spend."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+
+from fcjax.cli.command import COMMON, MODEL, option, options
+from fcjax.cli.options.types import COUNT, FILE, PRICES, Amount
+
+_model = partial(option, section=MODEL)
+
+ENDPOINT: Final = ("base_url", "model", "config", "litellm", "timeout")
+"""Parameters of `endpoint_options`."""
+
+CLIENT: Final = (
+    *ENDPOINT,
+    *("store", "replay", "concurrency", "tries", "price"),
+    *("requests_per_minute", "tokens_per_minute", "budget_prompts", "budget_tokens", "budget_dollars"),
+)
+"""Parameters of `client_options`."""
+
+endpoint_options = options(
+    option(
+        "--base-url",
+        metavar="URL",
+        section=COMMON,
+        help="Base URL of an OpenAI-compatible endpoint. [default: $OPENAI_BASE_URL]",
+    ),
+    option("--model", metavar="NAME", section=COMMON, help="Model to ask. [default: $FCJAX_MODEL]"),
+    _model(
+        "--config",
+        metavar="FILE",
+        type=FILE,
+        help="TOML file with base_url, model, api_key_env and [options] for every request.",
+    ),
+    _model("--litellm", is_flag=True, help="Reach the model through litellm; --model is PROVIDER/NAME."),
+    _model(
+        "--timeout",
+        type=Amount(0.001, 1e6),
+        metavar="S",
+        help="Seconds per request. [default: 300 without data, 600 in all]",
+    ),
+)
+"""The endpoint: the arguments of `fcjax.cli.client.open_transport`."""
+
+budget_options = options(
+    _model("--budget-prompts", type=click.IntRange(0), metavar="N", help="Stop after N prompts."),
+    _model("--budget-tokens", type=click.IntRange(0), metavar="N", help="Stop before N tokens are exceeded."),
+    _model("--budget-dollars", type=Amount(0), metavar="X", help="Stop before X US dollars are exceeded."),
+)
+replay = _model("--replay", is_flag=True, help="Answer from the store only; send nothing.")
+
+client_options = options(
+    endpoint_options,
+    _model(
+        "--store",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Store of replies. [default: $FCJAX_STORE, or .cache/fcjax/replies.sqlite in the home folder]",
+    ),
+    replay,
+    _model(
+        "--concurrency",
+        type=click.IntRange(1, 4096),
+        default=64,
+        show_default=True,
+        metavar="N",
+        help="Maximum number of requests at once.",
+    ),
+    _model("--requests-per-minute", type=Amount(0, min_open=True), metavar="N", help="Maximum requests per minute."),
+    _model("--tokens-per-minute", type=Amount(0, min_open=True), metavar="N", help="Maximum tokens per minute."),
+    _model("--tries", type=COUNT, default=8, show_default=True, metavar="N", help="Maximum attempts per prompt."),
+    budget_options,
+    _model(
+        "--price",
+        type=PRICES,
+        metavar="IN OUT",
+        help="US dollars per million tokens of input and of output. [default: litellm's price list for OpenAI's own "
+        "endpoint and with --litellm, else unknown]",
+    ),
+)
+"""The endpoint and the limits of a run; `fcjax.cli.client.open_client` reads them."""

@@ -1,0 +1,54 @@
+"""Options of the prompts about relations."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from fcjax.cli.command import GRAPH, RELATIONS, option, options
+from fcjax.cli.options.types import COUNT, GRAPH_VERSIONS, Amount
+
+_relations = partial(option, section=RELATIONS)
+
+relation_options = options(
+    option(
+        "--graph",
+        "version",
+        type=GRAPH_VERSIONS,
+        default="FR2",
+        show_default=True,
+        section=GRAPH,
+        help="Pairs to ask about. FR1: each atom with its own contexts; FR2: each atom with every context; FR3: also "
+        "contexts with each other.",
+    ),
+    _relations(
+        "--style",
+        type=click.Choice(["pairwise", "packed"]),
+        default="pairwise",
+        show_default=True,
+        help="One prompt per pair, or per context with several atoms.",
+    ),
+    _relations("--pack", type=COUNT, metavar="N", help="Maximum atoms per packed prompt. [default: 16]"),
+    _relations(
+        "--screen",
+        type=Amount(0, 1),
+        metavar="T",
+        help="Skip pairs that share less than a fraction T of the target's content words; 0.1 is cautious. "
+        "[default: ask about every pair]",
+    ),
+    _relations(
+        "--votes",
+        type=click.IntRange(0, 1000),
+        metavar="N",
+        help="Where a reply has no logprobs, ask N more times and count the answers. [default: 0]",
+    ),
+    _relations(
+        "--default",
+        type=Amount(0, 1, min_open=True, max_open=True),
+        metavar="P",
+        help="Probability of a relation without logprobs or votes. [default: 0.9]",
+    ),
+    _relations("--max-tokens", type=COUNT, metavar="N", help="Maximum tokens per answer. [default: 256]"),
+)
+"""How relations are asked for; `fcjax.cli.critic.relation_config` reads them."""

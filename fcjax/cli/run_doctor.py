@@ -1,0 +1,54 @@
+"""How `fcjax doctor` runs, and what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any, Final
+
+import click
+
+from fcjax.cli import shell
+from fcjax.cli.client import open_transport, timeouts_of
+from fcjax.runs.doctor import Check, examine
+
+_COLORS: Final = {"good": "green", "limited": "yellow", "bad": "red"}
+
+
+def run(
+    ctx: click.Context,
+    *,
+    prompts: int,
+    concurrency: int,
+    max_tokens: int,
+    quiet: bool,
+    as_json: bool,
+    timeout: float | None,
+    **endpoint: Any,
+) -> None:
+    """Test an endpoint, and print each finding as soon as it is known."""
+    transport = open_transport(**endpoint, timeout=timeout)
+    found: list[Check] = []
+
+    async def go() -> None:
+        findings = examine(
+            transport,
+            prompts=prompts,
+            concurrency=concurrency,
+            max_tokens=max_tokens,
+            timeouts=timeouts_of(timeout),
+        )
+        async with aclosing(findings):
+            async for finding in findings:
+                found.append(finding)
+                if not (as_json or quiet):
+                    verdict = click.style(f"{finding.verdict:<8}", fg=_COLORS[finding.verdict])
+                    click.echo(f"{verdict}{finding.name + ':':<10}{finding.words}")
+
+    if not (as_json or quiet):
+        click.echo(f"{transport.model} at {transport.name}")
+    asyncio.run(go())
+    if as_json:
+        about = {"endpoint": transport.name, "model": transport.model}
+        shell.print_json(about | {"findings": [finding.to_dict() for finding in found]})
+    ctx.exit(shell.SOME_FAILED if any(finding.verdict == "bad" for finding in found) else shell.OK)

@@ -1,0 +1,158 @@
+"""How `fcjax relate` runs, and what it prints."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from fcjax.cli import shell
+from fcjax.cli.client import ModelAccess, open_client
+from fcjax.cli.critic import relation_config
+from fcjax.cli.summary import client_lines, client_report, counts, dollars
+from fcjax.core.errors import BudgetError, SettingsError
+from fcjax.core.records import Case
+from fcjax.critic.relation_stream import RelationConfig, RelationCounts
+from fcjax.io.files.streams import refuse_input
+from fcjax.io.stats import CostEstimate, Stats
+from fcjax.runs.relate_file import RelatePreview, estimate_file, relate_file
+
+
+def run(
+    ctx: click.Context,
+    *,
+    source: str,
+    out: str | None,
+    dry_run: bool,
+    limit: int | None,
+    quiet: bool,
+    as_json: bool,
+    **parameters: Any,
+) -> None:
+    """Relate a file and print a summary."""
+    if out is None and not dry_run:
+        raise SettingsError("no output is named; add -o OUT, or --dry-run to see what a run would send")
+    if as_json and out == "-":
+        raise SettingsError("--json and -o - both want standard output; give -o a file, or remove one of them")
+    also_read = parameters["template"], parameters["config"]
+    with open_client(parameters, dry_run=dry_run) as access:
+        config = relation_config(parameters, parameters.pop("template"))
+        store = None if access.store_path is None else str(access.store_path)
+        about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
+        about |= {"store": store, "settings": _settings(config)}
+        if dry_run:
+            _show_estimate(source, access, config, about, limit=limit, quiet=quiet, as_json=as_json)
+            return
+        assert out is not None
+        refuse_input(out, access.store_path, *also_read)
+        monitor = RelateMonitor(bar=not quiet)
+        try:
+            tally = relate_file(source, out, access.client, config, window=access.window, limit=limit, watch=monitor)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; {_kept(access, monitor)}") from None
+        except BudgetError as error:
+            shell.say(f"stopped: {error}; {_kept(access, monitor)}")
+            ctx.exit(shell.SOME_FAILED)
+        finally:
+            monitor.close()
+    stats = access.client.stats
+    if as_json:
+        shell.print_json(about | tally.to_dict() | {"client": client_report(stats)})
+    elif not quiet:
+        for line in _summary(tally, stats):
+            click.echo(line, err=out == "-")
+        if out != "-":
+            click.echo(f"{shell.counted(tally.cases.total(), 'case')} in {out}")
+    if monitor.first_failure and not quiet:
+        shell.say(f"warning: {shell.counted(tally.n_failed, 'pair')} failed; the first: {monitor.first_failure}")
+    failed = tally.n_failed or any(status != "ok" for status in tally.cases)
+    ctx.exit(shell.SOME_FAILED if failed else shell.OK)
+
+
+def _settings(config: RelationConfig) -> dict[str, Any]:
+    """The settings as JSON; templates by their names."""
+    model = asdict(config.model)
+    names = {"pairwise": config.model.pairwise.name, "packed": config.model.packed.name}
+    return {"version": config.version, "screen": config.screen, **model, **names}
+
+
+class RelateMonitor:
+    """Follows a run: moves the progress bar and keeps the first failure."""
+
+    def __init__(self, bar: bool):
+        self.done = 0
+        self.first_failure: str | None = None
+        self._wants_bar = bar and sys.stderr.isatty()
+        self._bar: Any = None
+
+    def begins(self, found: RelatePreview) -> None:
+        if found.lacking:
+            place, lack = next(iter(found.lacking.items()))
+            cases = shell.counted(found.cases, "case")
+            shell.say(f"warning: {len(found.lacking):,} of {cases} cannot be asked about; case {place + 1}: {lack}")
+        if self._wants_bar:
+            from fcjax.cli.display import Bar  # loads rich
+
+            self._bar = Bar(found.pairs, doing="relating", unit="pairs")
+
+    def pairs(self, count: int) -> None:
+        if self._bar:
+            self._bar.advance(by=count)
+
+    def case(self, case: Case) -> None:
+        self.done += 1
+        for relation in case.relations or () if self.first_failure is None else ():
+            if relation.status.failed:
+                ends = f"case {case.id!r}, {relation.source} to {relation.target}"
+                self.first_failure = f"{ends}: {relation.extra.get('reason', relation.status)}"
+                break
+
+    def close(self) -> None:
+        if self._bar:
+            self._bar.close()
+
+
+def _kept(access: ModelAccess, monitor: RelateMonitor) -> str:
+    place = f"all replies are in {access.store_path}; " if access.store_path else ""
+    return f"{shell.counted(monitor.done, 'case')} complete; {place}{shell.RESUME}"
+
+
+def _summary(tally: RelationCounts, stats: Stats) -> list[str]:
+    """Lines about a finished run."""
+    lines = [f"{shell.counted(tally.cases.total(), 'case')}: {counts(tally.cases)}"]
+    lines.append(f"{shell.counted(tally.pairs, 'pair')} asked about: {counts(tally.types) or 'no answers'}")
+    if tally.n_failed:
+        lines[-1] += f"; {tally.n_failed:,} failed ({counts(tally.failed)})"
+    if tally.methods:
+        lines.append(f"probabilities from {counts(tally.methods)}")
+    more = {"existing relations kept": tally.given, "pairs skipped by --screen": tally.screened}
+    more |= {f"atoms or contexts skipped: {why}": count for why, count in tally.skipped.items()}
+    if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
+        lines.append(line)
+    return lines + client_lines(stats)
+
+
+def _show_estimate(
+    source: str,
+    access: ModelAccess,
+    config: RelationConfig,
+    about: dict[str, Any],
+    *,
+    limit: int | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    found: CostEstimate = estimate_file(source, access.client, config, limit=limit, count_tokens=access.count_tokens)
+    if as_json:
+        shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
+    elif not quiet:
+        click.echo(
+            f"{shell.counted(found.prompts, 'prompt')}, {found.distinct:,} different, {found.stored:,} in the store: "
+            f"{found.to_send:,} to send\n"
+            f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
+            f"cost at most {dollars(found.cost)}"
+        )
+        if config.model.votes:
+            click.echo(f"plus {config.model.votes} prompts for each reply without logprobs")

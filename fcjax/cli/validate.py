@@ -1,0 +1,59 @@
+"""`fcjax validate`: every fault of files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fcjax.cli import shell
+from fcjax.cli.command import command
+from fcjax.cli.options.files import plain_print_options
+from fcjax.cli.options.types import INPUT
+
+_EPILOG = """\b
+Examples:
+  fcjax validate cases.jsonl problem.json model.uai
+  fcjax validate --json cases.jsonl | jq .files[0].faults
+
+Exit codes: 0 no faults, 1 faults were found, 2 bad usage."""
+
+
+@command(epilog=_EPILOG)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=INPUT)
+@plain_print_options
+@click.pass_context
+def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json: bool) -> None:
+    """List every fault in files.
+
+    A fault names the file, line, case and field, what was found there and what is expected. A note is about something
+    legal but unusual.
+    """
+    from fcjax.io.files import Notice
+    from fcjax.io.files import validate as faults_of
+
+    documents: list[dict[str, Any]] = []
+    for file in files:
+        document: dict[str, Any] = {"file": file, "n_faults": 0, "n_notes": 0, "faults": [], "notes": []}
+        unfinished = 0  # cases that lack stages
+        for fault in faults_of(file):
+            kind = "note" if isinstance(fault, Notice) else "fault"
+            document[f"n_{kind}s"] += 1
+            unfinished += kind == "note" and " missing; add " in fault.message
+            if as_json:
+                document[f"{kind}s"].append(shell.fault_dict(fault))
+            elif not quiet:
+                click.echo(f"{click.style('note: ', fg='yellow') if kind == 'note' else ''}{fault}")
+        documents.append(document)
+        if not (as_json or quiet):
+            counts = f"{shell.counted(document['n_faults'], 'fault')}, {shell.counted(document['n_notes'], 'note')}"
+            click.secho(f"{file}: {counts}", fg="red" if document["n_faults"] else "green")
+            if unfinished:
+                cases = shell.counted(unfinished, "case")
+                click.echo(
+                    f"{cases} not ready for `fcjax score`; `fcjax critique` adds what is missing and scores them"
+                )
+    total = sum(document["n_faults"] for document in documents)
+    if as_json:
+        shell.print_json({"n_faults": total, "files": documents})
+    ctx.exit(shell.SOME_FAILED if total else shell.OK)
