@@ -151,7 +151,9 @@ def label_studio(
 @option("-o", "--output", "out", metavar="OUT", type=OUTPUT, help="File for the table (Markdown).")
 @plain_print_options
 @click.pass_context
-def annotations(ctx: click.Context, /, files: tuple[str, ...], out: str | None, quiet: bool, as_json: bool) -> None:
+def evaluate_annotations(
+    ctx: click.Context, /, files: tuple[str, ...], out: str | None, quiet: bool, as_json: bool
+) -> None:
     """Evaluate annotations of corrections from Label Studio exports (JSON).
 
     Reports for each criterion the mean of both answers, the share of tasks that the corrected answer wins, ties and
