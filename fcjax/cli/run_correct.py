@@ -20,12 +20,13 @@ from fcjax.cli.summary import client_lines, client_report, counts, failed_prompt
 from fcjax.correction.method import Method
 from fcjax.correction.record import Round
 from fcjax.evaluation.comparison import MEASURES, Comparison
+from fcjax.io.files.spool import readable_twice
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.stats import Stats
 from fcjax.runs.correct_file import CorrectReport, all_settings, correct_file, look, sides
-from fcjax.runs.critique_file import cases_file
-from fcjax.runs.input_scan import readable_twice
-from fcjax.runs.preview import Choice, Preview
+from fcjax.runs.file_run import cases_file
+from fcjax.runs.observer import Preview, RunObserver
+from fcjax.runs.preview import Choice
 from fcjax.scoring.rows import Row
 from fcjax.scoring.summary import has_failed
 
@@ -75,7 +76,9 @@ def run(
         stats = [client.stats for client in dict.fromkeys((access.client, method.writer))]
         monitor = CorrectMonitor(stats, live=not quiet)
         with resume_hint(ctx, monitor, out, access):
-            report = correct_file(source, out, method, choice, cases_out=cases_out, overwrite=overwrite, watch=monitor)
+            report = correct_file(
+                source, out, method, choice, cases_out=cases_out, overwrite=overwrite, observer=monitor
+            )
     compared = None
     if any(row["measures"] is not None for row in report.before):
         compared = Comparison.of(report.before, report.after, MEASURES[:-1])  # comprehensiveness needs two critics
@@ -106,7 +109,7 @@ def run(
     ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
 
 
-class CorrectMonitor:
+class CorrectMonitor(RunObserver):
     """Follows a run: moves the live lines and gathers the rows of the table."""
 
     def __init__(self, asked: list[Stats], *, live: bool):
@@ -132,20 +135,26 @@ class CorrectMonitor:
         if self._live:
             self._live.round()
 
-    def case(self, row: Row, kept: bool) -> None:
+    def case(self, finished: Row, kept: bool) -> None:
         self.done += 1
-        failed = has_failed(row["status"])
+        failed = has_failed(finished["status"])
         if failed and self.first_failure is None:
-            reason = with_option_names(row["reason"]) if row["status"] == "too_wide" else row["reason"]
-            self.first_failure = f"case {row['id']!r}: {row['status']}: {reason}"
-        before, after = (None if side["measures"] is None else side["measures"]["precision"] for side in sides(row))
+            reason = with_option_names(finished["reason"]) if finished["status"] == "too_wide" else finished["reason"]
+            self.first_failure = f"case {finished['id']!r}: {finished['status']}: {reason}"
+        before, after = (
+            None if side["measures"] is None else side["measures"]["precision"] for side in sides(finished)
+        )
         if len(self.rows) < _SHOWN:
-            line = {"id": row["id"], "before": before, "after": after, "failed": failed, "stop": row["stop"]}
-            line |= {"rounds": len(row["trajectory"]) - 1, "prompts": row["cost"]["prompts"]}
-            line |= {"changed": row["changed"], "response": row["response"], "best": row["best"]["response"]}
+            line = {"id": finished["id"], "before": before, "after": after, "failed": failed, "stop": finished["stop"]}
+            line |= {"rounds": len(finished["trajectory"]) - 1, "prompts": finished["cost"]["prompts"]}
+            line |= {
+                "changed": finished["changed"],
+                "response": finished["response"],
+                "best": finished["best"]["response"],
+            }
             self.rows.append(line)
         if self._live:
-            self._live.case(kept, row["changed"], failed, before, after)
+            self._live.case(kept, finished["changed"], failed, before, after)
 
     def kept(self, out: str, access: ModelAccess) -> str:
         """What is finished and where it is kept."""
@@ -166,8 +175,8 @@ def _summary(report: CorrectReport, stats: list[Stats], evaluated: bool) -> list
     lines.append(f"reasons for stopping: {counts(report.stops)}")
     if not evaluated:
         lines.append("not evaluated: `fcjax critique` scores the corrected cases, `fcjax eval` compares methods")
-    if report.taken_up:
-        lines.append(f"{shell.counted(report.taken_up, 'case')} resumed from an earlier run")
+    if report.resumed:
+        lines.append(f"{shell.counted(report.resumed, 'case')} resumed from an earlier run")
     for one in stats:
         lines += [*client_lines(one), *failed_prompts(one)]
     return lines

@@ -32,8 +32,10 @@ from fcjax.io.files.streams import refuse_input
 from fcjax.io.retrievers.cached import SearchStats
 from fcjax.io.stats import Stats
 from fcjax.runs.checkpoint import has_failures
-from fcjax.runs.critique_file import CritiqueReport, cases_file, critique_file
-from fcjax.runs.preview import Choice, Preview, settings_of
+from fcjax.runs.critique_file import CritiqueReport, critique_file
+from fcjax.runs.file_run import cases_file
+from fcjax.runs.observer import Preview, RunObserver
+from fcjax.runs.preview import Choice, settings_of
 from fcjax.scoring.rows import Row
 from fcjax.scoring.summary import has_failed
 from fcjax.stages.pipeline import Stage
@@ -82,7 +84,9 @@ def run(
         )
         settings = settings_of(critic, choice)
         with resume_hint(ctx, monitor, out, access):
-            report = critique_file(source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, watch=monitor)
+            report = critique_file(
+                source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, observer=monitor
+            )
     if as_json:
         about |= {"fcjax": fcjax.__version__, "cases": None if cases is None else str(cases)}
         about["settings"] = settings | {"scoring": critic.settings.resolved()}
@@ -128,7 +132,7 @@ def check_retrieval(options: tuple[str, ...], found: Preview, warns: bool) -> No
         shell.say(f"warning: {kept} of {cases:,} already have contexts, to which {names} do not apply")
 
 
-class CritiqueMonitor:
+class CritiqueMonitor(RunObserver):
     """Follows a run: moves the live table and gathers what the final tables show."""
 
     def __init__(
@@ -175,17 +179,17 @@ class CritiqueMonitor:
         if self._live:
             self._live.stage(stage, kept, failed)
 
-    def case(self, critique: Critique) -> None:
+    def case(self, finished: Critique, kept: bool) -> None:
         self.done += 1
-        self._without_claims += critique.status == "no_atoms" and _was_asked(critique.case)
-        self._with_claims += bool(critique.case.atoms)
-        self.first_failure = self.first_failure or _failure(critique)
+        self._without_claims += finished.status == "no_atoms" and _was_asked(finished.case)
+        self._with_claims += bool(finished.case.atoms)
+        self.first_failure = self.first_failure or _failure(finished)
         if self._findings:
-            self._findings.add(critique.case.id, critique.feedback)
+            self._findings.add(finished.case.id, finished.feedback)
         if self._live:
-            self._live.case(critique.precision, has_failed(critique.status))
+            self._live.case(finished.precision, has_failed(finished.status))
 
-    def row(self, row: Row) -> None:
+    def row(self, row: Row, kept: bool) -> None:
         if self._worst:
             self._worst.add(row)
 
@@ -275,8 +279,8 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None)
         lines.append(f"{shell.counted(removed, 'context')} removed as irrelevant")
     if report.repeated:
         lines.append(f"{shell.counted(report.repeated, 'context')} repeat the text of another in the same case")
-    if report.taken_up:
-        lines.append(f"{shell.counted(report.taken_up, 'stage')} of cases resumed from an earlier run")
+    if report.resumed:
+        lines.append(f"{shell.counted(report.resumed, 'stage')} of cases resumed from an earlier run")
     if searches is not None:
         stored = f", {searches.hits:,} answered from the store" if searches.hits else ""
         lines.append(f"{searches.answered:,} searches{stored}")

@@ -66,7 +66,7 @@ def _run_grid(
     use_persistent_cache()
     monitor = GridMonitor(live=not quiet)
     try:
-        return run_grid(plan, folder, replay=replay, purse=budget, watch=monitor)
+        return run_grid(plan, folder, replay=replay, budget=budget, observer=monitor)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; {monitor.kept(folder)}") from None
     except BudgetError as error:

@@ -17,7 +17,8 @@ from fcjax.core.records import Case
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.stats import CostEstimate, Stats
-from fcjax.runs.relate_file import RelatePreview, estimate_file, relate_file
+from fcjax.runs.observer import Preview, RunObserver
+from fcjax.runs.relate_file import estimate_file, relate_file
 
 
 def run(
@@ -49,7 +50,7 @@ def run(
         refuse_input(out, access.store_path, *also_read)
         monitor = RelateMonitor(bar=not quiet)
         try:
-            tally = relate_file(source, out, access.client, config, window=access.window, limit=limit, watch=monitor)
+            tally = relate_file(source, out, access.client, config, window=access.window, limit=limit, observer=monitor)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; {_kept(access, monitor)}") from None
         except BudgetError as error:
@@ -78,7 +79,7 @@ def _settings(config: RelationConfig) -> dict[str, Any]:
     return {"version": config.version, "screen": config.screen, **model, **names}
 
 
-class RelateMonitor:
+class RelateMonitor(RunObserver):
     """Follows a run: moves the progress bar and keeps the first failure."""
 
     def __init__(self, bar: bool):
@@ -87,7 +88,7 @@ class RelateMonitor:
         self._wants_bar = bar and sys.stderr.isatty()
         self._bar: Any = None
 
-    def begins(self, found: RelatePreview) -> None:
+    def begins(self, found: Preview) -> None:
         if found.lacking:
             place, lack = next(iter(found.lacking.items()))
             cases = shell.counted(found.cases, "case")
@@ -101,11 +102,11 @@ class RelateMonitor:
         if self._bar:
             self._bar.advance(by=count)
 
-    def case(self, case: Case) -> None:
+    def case(self, finished: Case, kept: bool) -> None:
         self.done += 1
-        for relation in case.relations or () if self.first_failure is None else ():
+        for relation in finished.relations or () if self.first_failure is None else ():
             if relation.status.failed:
-                ends = f"case {case.id!r}, {relation.source} to {relation.target}"
+                ends = f"case {finished.id!r}, {relation.source} to {relation.target}"
                 self.first_failure = f"{ends}: {relation.extra.get('reason', relation.status)}"
                 break
 

@@ -13,7 +13,8 @@ from fcjax.cli import shell
 from fcjax.cli.options.engine import inference_limits
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.io.files import detect, read_cases
-from fcjax.runs.input_scan import InputScan
+from fcjax.runs.file_run import cases_file
+from fcjax.runs.observer import Preview, RunObserver
 from fcjax.runs.score_file import score
 from fcjax.scoring.rows import Row
 from fcjax.scoring.settings import Settings
@@ -26,7 +27,6 @@ def cases_of(source: str) -> str:
     """The file of cases: `source`, or the one next to it where `source` is a file of results. Raises `InputError`."""
     if source == "-" or detect(source) != "results":
         return source
-    from fcjax.runs.critique_file import cases_file  # loads the client, which scoring does not need
 
     beside = cases_file(source)
     if beside is None or not beside.is_file():
@@ -60,7 +60,7 @@ def run(
     to_file = out is not None and out != "-"
     monitor = ScoreMonitor(bar=not quiet, table=not (quiet or as_json))
     try:
-        summary = score(source, out, settings, overwrite=overwrite, limit=limit, watch=monitor, feedback=feedback)
+        summary = score(source, out, settings, overwrite=overwrite, limit=limit, observer=monitor, feedback=feedback)
     except KeyboardInterrupt:
         done = shell.counted(monitor.done, "finished case")
         kept = f"; {done} kept; {shell.RESUME}" if to_file else ""
@@ -85,7 +85,7 @@ def run(
     ctx.exit(shell.SOME_FAILED if summary.n_failed else shell.OK)
 
 
-class ScoreMonitor:
+class ScoreMonitor(RunObserver):
     """Follows a run: moves the progress bar and gathers the rows of the table."""
 
     def __init__(self, bar: bool, table: bool):
@@ -99,15 +99,15 @@ class ScoreMonitor:
 
             self._worst = Worst()
 
-    def begins(self, found: InputScan) -> None:
-        if found.missing:
-            first, lack = next(iter(found.missing.items()))
-            count = shell.counted(len(found), "case")
-            shell.say(f"warning: {len(found.missing):,} of {count} cannot be scored; case {first + 1}: {lack}")
+    def begins(self, found: Preview) -> None:
+        if found.lacking:
+            first, lack = next(iter(found.lacking.items()))
+            count = shell.counted(found.cases, "case")
+            shell.say(f"warning: {len(found.lacking):,} of {count} cannot be scored; case {first + 1}: {lack}")
         if self._wants_bar:
             from fcjax.cli.display import Bar
 
-            self._bar = Bar(len(found))
+            self._bar = Bar(found.cases)
         from fcjax.inference.engine import use_persistent_cache  # faults of the input are reported without an engine
 
         use_persistent_cache()
