@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fcjax.core.errors import SettingsError
+from fcjax.io.outcome import scrubbed
 
 OPENAI: Final = "https://api.openai.com/v1"
 _COMPLETIONS: Final = "/chat/completions"
@@ -21,6 +22,8 @@ _SECRET: Final = re.compile(
     r"|(?:^|access_|api_|auth_|bearer_|session_|ad_)token$"  # and not max_tokens, eos_token
 )
 """Names of fields that hold what lets people in."""
+_SECRET_PARAMETER: Final = re.compile(r"key|code|sig|token|secret|passw|pwd|auth|credential|subscription|session|login")
+"""The same for parameters of a URL's query, where a name that is only perhaps a secret's counts as one."""
 _ASKED: Final = ("model", "messages", "n", "stream", "logprobs", "top_logprobs")
 """Fields of a request that the client sets itself: as options they would change what is asked, or how it is read."""
 _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
@@ -43,7 +46,7 @@ class Endpoint:
     key: str | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     name: str = field(init=False)
-    """The base URL without credentials, query and spelling variants: what goes into cache keys and messages."""
+    """The base URL with its query, without secrets and spelling variants: what goes into cache keys and messages."""
     completions: str = field(init=False, repr=False)
     models: str = field(init=False, repr=False)
     headers: Mapping[str, str] = field(init=False, repr=False)
@@ -68,7 +71,11 @@ class Endpoint:
             headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
         else:
             headers = {}
-        places = {"name": name, "completions": name + _COMPLETIONS + query, "models": name + "/models" + query}
+        places = {
+            "name": name + _shown(query),
+            "completions": name + _COMPLETIONS + query,
+            "models": name + "/models" + query,
+        }
         for attribute, value in {**places, "key": key or None, "headers": headers}.items():
             object.__setattr__(self, attribute, value)
 
@@ -151,6 +158,19 @@ def _parts(url: str) -> tuple[str, str, str]:
     login = f"{unquote(split.username or '')}:{unquote(split.password or '')}"
     query = f"?{split.query}" if split.query else ""
     return urlunsplit((split.scheme, place, path, "", "")), query, "" if login == ":" else login
+
+
+def _shown(query: str) -> str:
+    """The part of a query that is no secret, sorted by name, with its question mark: it may choose the deployment."""
+    parts = [part for part in query.removeprefix("?").split("&") if part]
+    shown = [part for part in parts if not _is_secret(*part.partition("=")[::2])]
+    return "?" + "&".join(sorted(shown, key=lambda part: part.partition("=")[0])) if shown else ""
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a parameter of a query lets its sender in, by its name or by the look of its value."""
+    value = unquote(value)
+    return bool(_SECRET_PARAMETER.search(unquote(name).lower())) or scrubbed(value, most=len(value) + 3) != value
 
 
 def _configured(path: str | os.PathLike[str]) -> dict[str, Any]:

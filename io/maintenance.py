@@ -21,7 +21,18 @@ from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.io.entries import ANSWERED, CHAT, DAMAGED, DamagedError, canonical
 from fcjax.io.files.streams import Line, Source, display_name, read_lines, refuse_input, write_lines
 from fcjax.io.rows import NAMES, NUMBERS, RowError, read_row, row_document
-from fcjax.io.schema import COUNTED, FORMAT, INSERT, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import (
+    COUNTED,
+    FORMAT,
+    INSERT,
+    connect,
+    damaged_file,
+    is_busy,
+    is_damaged,
+    locked,
+    patiently,
+    unwritable,
+)
 
 _SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
 
@@ -100,7 +111,7 @@ def prune(
         patiently(partial(connection.execute, "VACUUM"))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
-        raise OutputError(locked(path) if is_busy(error) else f"{path}: cannot be pruned ({error})") from error
+        raise OutputError(locked(path) if is_busy(error) else unwritable(path, error)) from error
     finally:
         connection.close()
     return Pruned(entries, size, _size(path))
@@ -175,7 +186,7 @@ def import_rows(path: Path, source: Source) -> Imported:
             connection.execute("COMMIT")
             total += len(rows)
     except sqlite3.Error as error:
-        raise OutputError(locked(path) if is_busy(error) else f"{path}: nothing can be added ({error})") from error
+        raise OutputError(locked(path) if is_busy(error) else unwritable(path, error)) from error
     finally:
         connection.close()
     return Imported(total - known, known, tuple(faults))

@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Reply, Usage
 from fcjax.io.logprobs import of_answer, read_logprobs
 
@@ -133,6 +134,8 @@ def read_exception(error: BaseException) -> Again | Refused:
     match error:
         case TimeoutError():  # with aiohttp's own
             return Again("timeout", "the server did not answer in time")
+        case SettingsError():  # of the environment, such as a proxy that cannot be used
+            return Refused("not_found", str(error))
         case aiohttp.ClientSSLError() | ssl.SSLError():
             return _refused("tls", f"no secure connection ({type(error).__name__})")
         case aiohttp.ClientConnectorDNSError():

@@ -87,6 +87,8 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
             raise _foreign(path, "no SQLite database") from error
         if is_damaged(error):
             raise InputError(damaged_file(path, error)) from error
+        if is_full(error):
+            raise OutputError(unwritable(path, error)) from error
         raise OutputError(f"{path}: the store cannot be opened ({error}); name another file") from error
     return connection
 
@@ -170,6 +172,22 @@ def is_busy(error: sqlite3.Error) -> bool:
 def is_damaged(error: sqlite3.Error) -> bool:
     """Whether the file itself is spoilt."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk has no room left."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+def unwritable(path: Path, error: sqlite3.Error) -> str:
+    """The message for a store that SQLite cannot write: what was found, in which folder, what to change."""
+    if is_full(error):
+        remedy = "free some space there or name a store on another disk (--store, or FCJAX_STORE)"
+        return f"{path}: the disk of the folder {path.absolute().parent} is full; {remedy}, then run again"
+    return (
+        f"{path}: the store cannot be used ({error}); check the disk of the folder {path.absolute().parent}, "
+        "then run again"
+    )
 
 
 def locked(path: Path) -> str:

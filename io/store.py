@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from fcjax.core.errors import OutputError
+from fcjax.core.folders import cache_folder
 from fcjax.core.passages import Found
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.entries import (
@@ -44,7 +45,18 @@ from fcjax.io.entries import (
     unpack_found,
 )
 from fcjax.io.entries import prompt_key as prompt_key
-from fcjax.io.schema import COUNTED, INSERT, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import (
+    COUNTED,
+    INSERT,
+    PATIENCE,
+    connect,
+    damaged_file,
+    is_busy,
+    is_damaged,
+    locked,
+    patiently,
+    unwritable,
+)
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
 
@@ -55,8 +67,11 @@ Read = Callable[[bytes], Stored]
 
 
 def default_path() -> Path:
-    """The store that commands share unless told otherwise: `FCJAX_STORE`, or a file in the user's cache folder."""
-    return Path(os.environ.get("FCJAX_STORE") or Path.home() / ".cache" / "fcjax" / "replies.sqlite")
+    """The store that commands use by default: `FCJAX_STORE`, or `replies.sqlite` in the user's cache folder.
+
+    Raises `SettingsError` where there is neither.
+    """
+    return Path(os.environ.get("FCJAX_STORE") or cache_folder() / "replies.sqlite")
 
 
 @dataclass(slots=True)
@@ -355,7 +370,7 @@ class Store:
             return OutputError(locked(self.path))
         if is_damaged(error):
             return OutputError(damaged_file(self.path, error))
-        return OutputError(f"{self.path}: the store cannot be used ({error}); see to the disk, then run again")
+        return OutputError(unwritable(self.path, error))
 
 
 def _settle(jobs: list[_Job]) -> None:

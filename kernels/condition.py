@@ -10,9 +10,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fcjax.kernels import plan, sweep_lanes, sweep_log
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.cutset import CLAMP, log_weight
 from fcjax.kernels.logspace import log_add
 
@@ -51,7 +51,7 @@ class Search(NamedTuple):
     )  # [7] float64: LOG_L (log), OPEN (R over exp(REFERENCE)), REFERENCE (log), ROWS, NODES, HEAP, SOLVED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start(core, cut, order, belief, message, nodes):
     """A search that knows nothing yet; `order` eliminates the rest."""
     count, edges, rest = len(core.unary), len(core.tail), len(order)
@@ -124,7 +124,7 @@ class Workspace(NamedTuple):
     lanes: sweep_lanes.SweepBuffers
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def workspace(search, wanted):
     """`wanted [M]` says whose joint posteriors are asked for."""
     rest, arcs = len(search.steps.variable), len(search.steps.arc_to)
@@ -139,7 +139,7 @@ def workspace(search, wanted):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load(core, search, unary, cut_unary):
     """The unaries of the rest and of the cutset, with nothing assigned."""
     for i in range(len(search.steps.variable)):
@@ -148,7 +148,7 @@ def load(core, search, unary, cut_unary):
         cut_unary[i] = core.unary[search.cut[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign(core, search, state, first, last, unary, cut_unary):
     """Fold cutset variables `first:last` into their neighbours' unaries; returns the logarithm of what is left over."""
     constant = 0.0
@@ -166,7 +166,7 @@ def assign(core, search, state, first, last, unary, cut_unary):
     return constant
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_rest(search, work, rows, wanted, marginals):
     """Sweep the first `rows` rows: `work.log_z`, with `marginals` also `work.p` and `work.joint` of the `wanted` arcs.
 
@@ -191,7 +191,7 @@ def sweep_rest(search, work, rows, wanted, marginals):
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve(core, search, work, wanted, rows):
     """Solve the full assignments in the first `rows` rows of `work.state` exactly, and add them to the sums."""
     count = 0
@@ -210,7 +210,7 @@ def solve(core, search, work, wanted, rows):
             _add(core, search, work, wanted, lane)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(core, search, work, wanted, lane):
     """Add a solved row to the sums."""
     scalar, state, p, joint = search.scalar, work.state[lane], work.p[lane], work.joint[lane]

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.condition import FLOOR, LOG_L, ROWS, assign, load, sweep_rest
 from fcjax.kernels.logspace import log_add
 
@@ -29,13 +29,13 @@ LAST = len(CHORDS) - 1
 MARGIN = 1e-9  # by which bounds are rounded up, against rounding errors
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reaches(search, i, depth, at):
     """Whether cutset variable i's message to a neighbour at `at` is sent: it stands still, in the rest or before i."""
     return at >= 0 or depth <= -1 - at < i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weights(core, search, i, depth, cut_unary):
     """The sum of cutset variable i's shares, and log b(v) for v = 0, 1, by all messages that are sent."""
     v, total = search.cut[i], 0.0
@@ -47,7 +47,7 @@ def _weights(core, search, i, depth, cut_unary):
     return total, base0, base1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _softplus(distance):
     """log(1 + exp(-distance)) from above: chords of a convex function; `distance` >= 0."""
     at = distance * GRAIN
@@ -57,7 +57,7 @@ def _softplus(distance):
     return CHORDS[k] + (at - k) * (CHORDS[k + 1] - CHORDS[k])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shatter(core, search, i, depth, unary, cut_unary):
     """Sum out cutset variable i by Hoelder's inequality; returns a log constant."""
     total, base0, base1 = _weights(core, search, i, depth, cut_unary)
@@ -80,7 +80,7 @@ def _shatter(core, search, i, depth, unary, cut_unary):
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _relax(core, search, work, rows, common, depth):
     """Unaries and constants of the rows whose first `depth` cutset variables are assigned; `common` of them alike.
 
@@ -105,7 +105,7 @@ def _relax(core, search, work, rows, common, depth):
             unary[:] = 0.0  # nothing to be swept for
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def upper(core, search, work, rows, common, depth):
     """The log upper bounds, in `work.log_z`, of the nodes in the first `rows` rows of `work.state`, all of one `depth`.
 
@@ -122,7 +122,7 @@ def upper(core, search, work, rows, common, depth):
             work.log_z[lane] = math.inf if math.isnan(bound) else bound
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tighten(core, search, work, most):
     """Lower the root's bound by gradient steps on weights and shifts; returns the rows spent, `most` at most.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from fcjax.kernels.compilation import kernel
 
 CEILING = 2.0**48  # entries of tables in all, past which an order is of no use to anybody
 SHARE = 0.25  # of a sweep's time that the restarts may take
@@ -40,7 +41,7 @@ class Steps(NamedTuple):
     cost: np.ndarray  # [G] float64: entries of all tables together
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _random(state):
     """xorshift64*: the next state and a number below 2**31."""
     state ^= state >> np.uint64(12)
@@ -49,7 +50,7 @@ def _random(state):
     return state, np.int64((state * np.uint64(2685821657736338717)) >> np.uint64(33))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def greedy(count, row, column, removed, seed, ceiling, order, absent, inside, done):
     """One greedy order of `count` variables with neighbours `column[row[v]:row[v + 1]]`, written to `order`.
 
@@ -103,7 +104,7 @@ def greedy(count, row, column, removed, seed, ceiling, order, absent, inside, do
     return steps, width, cost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def neighbours(count, edges, tail, head, index, row, column):
     """Adjacency of `count` variables in `row [count + 1]`, `column [2 len(edges)]`; `index` numbers them."""
     row[: count + 1] = 0
@@ -122,7 +123,7 @@ def neighbours(count, edges, tail, head, index, row, column):
     row[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(count, row, column, removed, restarts, widest, order):
     """The cheapest of some greedy orders, written to `order`; returns (steps, width, cost).
 
@@ -145,7 +146,7 @@ def search(count, row, column, removed, restarts, widest, order):
     return steps, width, cost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lay_steps(order, steps, edges, tail, head, names, place, ptr, to, edge, flipped, bit, opens, held, bits):
     """Write one order's arcs and table sizes; `order` holds positions in `names`, `place` is workspace by name.
 
@@ -196,7 +197,7 @@ def lay_steps(order, steps, edges, tail, head, names, place, ptr, to, edge, flip
     return ptr[steps]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plan(node_ptr, factor_ptr, reduced, restarts, widest, chosen):
     """Orders for the cores of the `chosen [G]` of `G` reduced graphs; the others get width 0 and no steps.
 

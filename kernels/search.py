@@ -11,9 +11,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fcjax.kernels import condition, cutset, hoelder
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
 
 LANES = condition.LANES
@@ -37,7 +37,7 @@ class SearchResult(NamedTuple):
     width: int  # of the rest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rise(heap, bound, at):
     node = heap[at]
     while at > 0:
@@ -49,7 +49,7 @@ def _rise(heap, bound, at):
     heap[at] = node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sink(heap, bound, size):
     node, at = heap[0], 0
     while 2 * at + 1 < size:
@@ -63,7 +63,7 @@ def _sink(heap, bound, size):
     heap[at] = node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _push(search, node):
     size = np.int64(search.scalar[HEAP])
     search.heap[size] = node
@@ -72,7 +72,7 @@ def _push(search, node):
     _rise(search.heap, search.bound, size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pop(search):
     node = search.heap[0]
     size = np.int64(search.scalar[HEAP]) - 1
@@ -84,7 +84,7 @@ def _pop(search):
     return node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _recount(search):
     """The sum of the open bounds, over exp(REFERENCE), made anew."""
     total = 0.0
@@ -94,7 +94,7 @@ def _recount(search):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def excess(search):
     """R / L, the sum of the open bounds over that of the solved assignments."""
     if search.scalar[LOG_L] == -math.inf:
@@ -102,7 +102,7 @@ def excess(search):
     return max(0.0, search.scalar[OPEN]) * math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def all_certain(p, r):
     """Whether every interval of `p`, rounded outward by EPS, lies on one side of the tie band or inside it."""
     for v in range(len(p)):
@@ -112,12 +112,12 @@ def all_certain(p, r):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _core_certain(search, r):
     return all_certain(search.mass * math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]), r)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin(core, search, work, wanted, tighten):
     """Solve the most believed assignment, tighten the root, and open it."""
     work.state[0] = search.state[0]
@@ -137,7 +137,7 @@ def begin(core, search, work, wanted, tighten):
         _push(search, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(core, search, work, wanted, believed, rows, tail, labels):
     """Open nodes until R / L < `tail`, or every label is certain where `labels` says so, or `rows` are spent.
 
@@ -182,7 +182,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
     return excess(search)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_core(g, node_ptr, factor_ptr, reduced):
     """The core of graph g, with every table and unary scaled to a largest entry of 1.
 
@@ -218,7 +218,7 @@ def take_core(g, node_ptr, factor_ptr, reduced):
     return cutset.make_core(unary, tail, head, table), variables, wanted, scale
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prepare(core, wanted, target, restarts, rows):
     """Choose a cutset that leaves a width of `target`, and set up a search of `rows` at most.
 
@@ -232,7 +232,7 @@ def prepare(core, wanted, target, restarts, rows):
     return search, condition.workspace(search, wanted), belief[cut]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def most_believed(core, search, work, wanted, belief, rows):
     """Solve the `rows` assignments of the largest product of beliefs, and prove nothing.
 
@@ -279,7 +279,7 @@ def most_believed(core, search, work, wanted, belief, rows):
     search.scalar[ROWS] += waiting
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def report(search, r):
     """What the search knows so far."""
     scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]) if search.scalar[SOLVED] > 0 else 0.0

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, get_args
 
@@ -22,6 +20,8 @@ from fcjax.core.records import EPS, Status
 from fcjax.graph.batch import GraphBatch
 from fcjax.graph.conflict import describe_conflict, satisfiable
 from fcjax.graph.fact_graph import FactGraph
+from fcjax.inference.backend import default_backend as default_backend
+from fcjax.inference.backend import use_persistent_cache as use_persistent_cache
 from fcjax.inference.conditioning import condition, interval
 from fcjax.inference.posterior import Posteriors, Solution
 from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log
@@ -342,23 +342,6 @@ def _sweep(
     from fcjax.kernels import sweep_xla  # loads jax
 
     return sweep_xla.sweep_planned(steps, weights, chosen)
-
-
-@cache
-def default_backend() -> Backend:
-    """`xla` where JAX finds an accelerator, else `cpu`."""
-    if not (find_spec("jax_plugins") or find_spec("libtpu")):
-        return "cpu"  # without loading jax, which takes a second
-    import jax
-
-    return "cpu" if jax.default_backend() == "cpu" else "xla"
-
-
-def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
-    """Keep JAX's compiled programs on disk, by default in the user's cache folder; for command lines."""
-    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or Path.home() / ".cache" / "fcjax" / "jax"
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(chosen)
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def _unreadable(row: object) -> str:
