@@ -21,6 +21,7 @@ from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
 from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
+from fcjax.io.single_flight import retrieve
 from fcjax.io.stats import CostEstimate, Stats
 from fcjax.io.store import Store, prompt_key
 from fcjax.io.tokens import billed, estimated_tokens, longest_answer
@@ -241,6 +242,7 @@ class Client:
         if call is None:
             call = self._calls[key] = _Call()
             call.task = asyncio.create_task(self._stored_answer(key, prompt, call))
+            call.task.add_done_callback(retrieve)
         call.waiting += 1
         try:
             answer = await asyncio.shield(call.task)

@@ -6,9 +6,15 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """Mark a task's error as seen: callers may have gone before it, and asyncio would print a traceback for it."""
+    if not task.cancelled():
+        task.exception()
 
 
 @dataclass(slots=True)
@@ -40,6 +46,7 @@ class SingleFlight(Generic[Result]):
         if work is None:
             work = self._doing[key] = _Work()
             work.task = asyncio.create_task(self._do(key, make, work))
+            work.task.add_done_callback(retrieve)
         work.waiting += 1
         try:
             result = await asyncio.shield(work.task)

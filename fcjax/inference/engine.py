@@ -180,8 +180,7 @@ def _solve(
         if not satisfiable(graphs[g], observed[g]):
             _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
         elif pairs:
-            seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
-            _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
+            _fail(solution, g, Status.TOO_WIDE, limits.too_wide(int(solution.width[g]), steps.cost[g], widest))
         else:
             unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g])
     clock.mark("condition")
@@ -317,15 +316,15 @@ def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: floa
     solution.gap[g] = found.excess if effort != "fast" else np.nan
     solution.method[g] = "conditioned"
     solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
+    widest = limits.affordable if limits.falls_back(effort) else limits.width(effort)
     lost = not (np.isfinite(found.log_z) and np.isfinite(solution.p[mine]).all())
     if lost or (effort != "fast" and found.excess > HOPELESS):
         _fail(
             solution,
             g,
             Status.TOO_WIDE,
-            f"induced width {solution.width[g]}, over {limits.width(effort)} (exact_width), and a gap of "
-            f"{found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}; raise `rows`, `seconds`, "
-            f"`cutset_width`, or `exact_width` with `memory`",
+            f"{limits.too_wide(int(solution.width[g]), cost, widest)}; or raise `rows`, `seconds` or `cutset_width`: "
+            f"the search stopped at a gap of {found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}",
         )
     elif effort == "fast":
         solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
