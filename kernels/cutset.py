@@ -1,4 +1,10 @@
-"""Which variables of a wide core to condition on, ranked by loopy belief propagation."""
+"""Which variables of a wide core to condition on, ranked by loopy belief propagation.
+
+Loopy belief propagation and conditioning on a cutset: Pearl, "Probabilistic Reasoning in Intelligent Systems", Morgan
+Kaufmann 1988, chapter 4; Dechter, "Enhancement Schemes for Constraint Processing: Backjumping, Learning, and Cutset
+Decomposition", Artificial Intelligence 41, 1990. A cutset that leaves a rest of bounded width instead of a tree (a
+w-cutset): Bidyuk and Dechter, "Cutset Sampling for Bayesian Networks", JAIR 28, 2007.
+"""
 
 from __future__ import annotations
 

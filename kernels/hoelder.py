@@ -1,13 +1,16 @@
 """Upper bounds on the share of Z that is left to an incomplete assignment of a cutset.
 
 A bound costs one forward sweep of the rest: assigned variables are folded into their neighbours' unaries, and an
-unassigned variable v is shattered into one message a neighbour by Hoelder's inequality. With weights w_j > 0 that sum
+unassigned variable v is shattered into one message per neighbour by Hoelder's inequality. With weights w_j > 0 that sum
 to 1 and any shifts d_j,
 
     sum_v u(v) prod_j f_j(v, x_j) <= prod_j ( sum_v [f_j(v, x_j) exp(-d_j v)]^(1 / w_j) b(v) )^(w_j),
     b(v) = u(v) exp(sum_j d_j v).
 
 Weights and shifts start from belief propagation and are tightened at the root by gradient.
+
+The inequality as a bound on Z: Liu and Ihler, "Bounding the Partition Function using Hoelder's Inequality", ICML 2011.
+The gradient steps: Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from fcjax.kernels.condition import FLOOR, LOG_L, ROWS, assign, load, sweep_rest
 from fcjax.kernels.logspace import log_add
 
 RATE = 0.1  # of Adam
-STRIDE, WORTH = 4, 0.5  # tightening goes on while so many steps gain so many nats
+STRIDE, WORTH = 4, 0.5  # tightening continues while so many steps gain so many nats
 FAR = 10.0  # nats over the solved part, from which it is tried in smaller steps too
 GRAIN = 64  # chords of softplus in a unit
 CHORDS = np.log1p(np.exp(-np.arange(40 * GRAIN + 1) / GRAIN))

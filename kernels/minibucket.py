@@ -1,4 +1,4 @@
-"""Weighted mini-buckets: an upper bound on log Z, and beliefs that promise nothing (SPEC 4: `wmb`).
+"""Weighted mini-buckets: an upper bound on log Z, and beliefs without a guarantee (SPEC 4: `wmb`).
 
 Variables are eliminated one after another as in exact elimination, but the factors in a variable's bucket are shared
 out to mini-buckets over at most `i_bound` + 1 variables, which are summed out apart from each other. By Hoelder's
@@ -13,6 +13,10 @@ entropy. The pass back up makes the beliefs, the derivatives of the bound. Belie
 that is rounded or cut off in them can make a bound too low.
 
 Weights are float64 logarithms. A table is indexed by its scope, sorted by step, the first on the top bit.
+
+Mini-buckets: Dechter and Rish, "Mini-Buckets: A General Scheme for Bounded Inference", Journal of the ACM 50, 2003;
+with weights and moment matching: Liu and Ihler, "Bounding the Partition Function using Hoelder's Inequality", ICML
+2011.
 """
 
 from __future__ import annotations

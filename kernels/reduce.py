@@ -11,6 +11,9 @@ Weights are float64 logarithms, so that neither a probability of 0 nor 1,600 dec
 anything. A variable or edge that nothing was added to yet keeps its linear weights: most variables are summed out with
 one logarithm a message. Results that come near the end of the linear range are done again in logarithms.
 
+This is bucket elimination (Dechter, "Bucket Elimination: A Unifying Framework for Reasoning", Artificial Intelligence
+113, 1999) as far as it makes no new table over more than two variables.
+
 Flat arrays hold many graphs: graph g owns variables `node_ptr[g]:node_ptr[g + 1]`, and so on.
 """
 

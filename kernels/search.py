@@ -3,6 +3,10 @@
 Assignments of the whole cutset are solved exactly and make up L, a lower bound on Z; upper bounds of the open nodes
 make up R. Z lies in [L, L + R], and a posterior of L_v / L among the solved ones in [L_v, L_v + R] / (L + R). The node
 with the largest bound is opened first, one cutset variable at a time.
+
+Best-first search with bounds from mini-buckets: Marinescu and Dechter, "Best-First AND/OR Search for Graphical Models",
+AAAI 2007; for the partition function, Lou, Dechter and Ihler, "Anytime Anyspace AND/OR Search for Bounding the
+Partition Function", AAAI 2017. Here the tree is over a cutset only, and the rest is summed out exactly.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ LANES = condition.LANES
 LEVELS = 3  # cutset variables that an opening assigns: 2 ** LEVELS = LANES
 SPARE = 4  # nodes beyond the rows
 TIGHTEN = 50  # gradient steps at the root, at most
-RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
+RECOUNT = 64  # openings after which the open bounds are summed again, against rounding errors
 BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
 EPS = 1e-5
 
 
 class SearchResult(NamedTuple):
-    """What a search knows of one core of `K` variables and `M` edges."""
+    """The state of a search of one core of `K` variables and `M` edges, as results."""
 
     log_z: float  # of the solved assignments: a lower bound
     excess: float  # R / L; inf where nothing was solved
@@ -86,7 +90,7 @@ def _pop(search):
 
 @kernel
 def _recount(search):
-    """The sum of the open bounds, over exp(REFERENCE), made anew."""
+    """Sum the open bounds, over exp(REFERENCE), again."""
     total = 0.0
     for i in range(np.int64(search.scalar[HEAP])):
         total += math.exp(search.bound[search.heap[i]] - search.scalar[REFERENCE])
@@ -119,12 +123,12 @@ def _core_certain(search, r):
 
 @kernel
 def begin(core, search, work, wanted, tighten):
-    """Solve the most believed assignment, tighten the root, and open it."""
+    """Solve the assignment that belief propagation ranks first, tighten the root, and open it."""
     work.state[0] = search.state[0]
     condition.solve(core, search, work, wanted, 1)
     search.scalar[ROWS] += 1
     if len(search.cut) == 0:
-        return  # that was all of Z
+        return  # the one assignment is all of Z
     if tighten > 0:
         hoelder.tighten(core, search, work, tighten)
     hoelder.upper(core, search, work, 1, 0, 0)
@@ -158,7 +162,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
             _recount(search)
         node = _pop(search)
         depth = np.int64(search.depth[node])
-        levels = LEVELS if (count - depth) % LEVELS == 0 else (count - depth) % LEVELS  # all later ones are whole
+        levels = LEVELS if (count - depth) % LEVELS == 0 else (count - depth) % LEVELS  # later ones take all
         children = 0
         for digits in range(1 << levels):
             work.state[children] = search.state[node]
@@ -234,7 +238,7 @@ def prepare(core, wanted, target, restarts, rows):
 
 @kernel
 def most_believed(core, search, work, wanted, belief, rows):
-    """Solve the `rows` assignments of the largest product of beliefs, and prove nothing.
+    """Solve the `rows` assignments with the largest product of beliefs, without a proof.
 
     Assignments are made of the most believed one by flipping variables in the order of how little that costs: after
     flips {.., i} come {.., i, i + 1} and {.., i + 1}. Each is generated once, in order of cost.
@@ -281,7 +285,7 @@ def most_believed(core, search, work, wanted, belief, rows):
 
 @kernel
 def report(search, r):
-    """What the search knows so far."""
+    """The result so far."""
     scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]) if search.scalar[SOLVED] > 0 else 0.0
     return SearchResult(
         search.scalar[LOG_L], r, search.mass * scale, search.joint * scale, int(search.scalar[ROWS]),

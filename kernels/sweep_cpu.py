@@ -5,6 +5,10 @@ At step i the table T runs over the frontier. With A_z(x) = unary_i(z) prod_u f_
 not; neighbours that enter the frontier are bits that T is constant along. Bits are sorted by elimination step, latest
 lowest, so that the variable at hand always holds the top bit and a step reads two contiguous halves.
 
+This is variable elimination along a path decomposition (Bodlaender 1998, see `plan`; Dechter 1999, see `reduce`), known
+as the transfer matrix method in physics. That the transposed steps give every marginal at once is Darwiche, "A
+Differential Approach to Inference in Bayesian Networks", Journal of the ACM 50, 2003.
+
 The same linear steps, transposed and run backwards from a table of ones, give every posterior. A is built as an outer
 product of a high and a low half of the bits. Tables are rescaled by their sum (which compiles to vector instructions;
 a maximum does not); what was flushed to 0 at any step can move a posterior by no more than (entries) * tiny / S, where

@@ -16,7 +16,7 @@ Method = Literal["wmb"]
 
 EXACT_WIDTH = {"tight": 16, "label": 14, "fast": 10}  # where elimination costs about what a proof or an estimate does
 CUTSET_WIDTH = {"tight": 10, "label": 10, "fast": 8}
-AFFORDABLE_WIDTH = 21  # elimination takes a fraction of a second
+AFFORDABLE_WIDTH = 21  # at which elimination takes a fraction of a second
 WIDEST = 40  # that may be asked for: a table of 8 TiB
 I_BOUND = 6  # FactReasoner's
 
@@ -25,9 +25,9 @@ I_BOUND = 6  # FactReasoner's
 class Limits:
     """What inference may spend on one graph; pass it to `infer`.
 
-    By default that is the same from run to run: `memory` is 1 GiB, less only on a machine that does not have 2 GiB for
-    each of its cores, and no clock is looked at. With `seconds`, what a proof comes to depends on how fast the machine
-    happens to be. Raises `SettingsError` for values outside of what is allowed.
+    The defaults give the same results from run to run: `memory` is 1 GiB, less only on a machine that does not have
+    2 GiB for each of its cores, and time is not measured. With `seconds`, the result of a proof depends on the speed of
+    the machine. Raises `SettingsError` for values outside of what is allowed.
     """
 
     exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the cost
@@ -54,12 +54,12 @@ class Limits:
             check_number(name, getattr(self, name), low, high, whole=whole, none=none)
 
     def width(self, effort: str) -> int:
-        """The width up to which a graph is eliminated at once."""
+        """The width up to which a graph is eliminated without a search."""
         return EXACT_WIDTH[effort] if self.exact_width is None else self.exact_width
 
     @property
     def affordable(self) -> int:
-        """The width up to which a graph is eliminated where nothing cheaper does."""
+        """The width up to which a graph is eliminated where no cheaper method succeeds."""
         return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
 
     def falls_back(self, effort: str) -> bool:
@@ -117,7 +117,7 @@ def workers() -> int:
 def default_memory() -> int:
     """Bytes for the tables of one graph: 1 GiB, halved until one for each of the machine's cores fit into half of it.
 
-    What the machine has, and not what is free at the moment: the same graphs are to have the same answers tomorrow.
+    It is the memory of the machine, not what is free at the moment: the same graphs must give the same answers later.
     """
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

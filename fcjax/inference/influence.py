@@ -7,6 +7,9 @@ Q(s, t) = (dZ / df(s, t)) / Z, and Q_a the same of the sum over the states with 
 
 Q(s, t) is P(s, t) / f(s, t), so that one row without evidence and one row per atom, observed true, give all of a graph.
 Where f(s, t) is 0 or nearly so, Q comes from the same rows of the graph with ones for this one table.
+
+Posteriors as derivatives of Z: Darwiche, "A Differential Approach to Inference in Bayesian Networks", Journal of the
+ACM 50, 2003.
 """
 
 from __future__ import annotations
