@@ -21,9 +21,9 @@ _SECRET: Final = re.compile(
     r"api_?key|access_key|private_key|authorization|secret|passw|credential"
     r"|(?:^|access_|api_|auth_|bearer_|session_|ad_)token$"  # and not max_tokens, eos_token
 )
-"""Names of fields that hold what lets people in."""
+"""Names of fields that hold credentials."""
 _SECRET_PARAMETER: Final = re.compile(r"key|code|sig|token|secret|passw|pwd|auth|credential|subscription|session|login")
-"""The same for parameters of a URL's query, where a name that is only perhaps a secret's counts as one."""
+"""The same for parameters of a URL's query, with all names that may be a credential's."""
 _ASKED: Final = ("model", "messages", "n", "stream", "logprobs", "top_logprobs")
 """Fields of a request that the client sets itself: as options they would change what is asked, or how it is read."""
 _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
@@ -34,7 +34,7 @@ class Endpoint:
     """An OpenAI-compatible endpoint and the model to ask there.
 
     `url` may end in the host, in `/v1` or another path, or in `/chat/completions`; after a bare host `/v1` is added.
-    A query is kept for the requests, a user name and password in it are sent as such where there is no key. `options`
+    A query is sent with the requests; a user name and password are sent as such where there is no key. `options`
     are fields of every request's body and so belong to every question; a prompt's own win. The key is in no `repr`.
 
     Raises `SettingsError` for a URL or key that cannot be used, and for options that hold a secret, as they are stored,
@@ -55,7 +55,7 @@ class Endpoint:
         name, query, login = _parts(self.url.strip())
         key = (self.key or "").strip()
         if not (key.isascii() and key.isprintable() and " " not in key):
-            raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY anew")
+            raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY again")
         if not self.model:
             raise SettingsError("no model is named; name one (--model), or set FCJAX_MODEL")
         for place in _secrets(self.options, "options"):
@@ -63,7 +63,7 @@ class Endpoint:
             raise SettingsError(f"{seen}; name the variable that holds the key in api_key_env")
         for taken in _ASKED:
             if taken in self.options:
-                seen = f"options.{taken} is set, and fcjax itself says what {taken} is in a request"
+                seen = f"options.{taken} is set, but fcjax sets {taken} in every request itself"
                 raise SettingsError(f"{seen}; allowed: any other field than {', '.join(_ASKED)}")
         if key:
             headers = {"Authorization": f"Bearer {key}"}
@@ -111,7 +111,7 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, what is sent as a header, a password in the URL, and the values of its query but for a version."""
+        """The key, the value of the header, a password in the URL, and the values of its query except for a version."""
         split = urlsplit(self.url.strip())
         queried = [(name, raw) for name, _, raw in (part.partition("=") for part in split.query.split("&"))]
         query = [raw for name, raw in queried if "version" not in name and len(raw) >= 6]  # shorter ones are words
@@ -126,7 +126,7 @@ class Endpoint:
 
 
 def _secrets(given: Any, place: str) -> Iterator[str]:
-    """Where texts stand by the name of a secret, at any depth."""
+    """The places of texts whose field has the name of a secret, at any depth."""
     if isinstance(given, Mapping):
         for name, value in given.items():
             inner = f"{place}.{name}"
@@ -161,14 +161,14 @@ def _parts(url: str) -> tuple[str, str, str]:
 
 
 def _shown(query: str) -> str:
-    """The part of a query that is no secret, sorted by name, with its question mark: it may choose the deployment."""
+    """The query without secrets, sorted by name, with its question mark: it may choose the deployment."""
     parts = [part for part in query.removeprefix("?").split("&") if part]
     shown = [part for part in parts if not _is_secret(*part.partition("=")[::2])]
     return "?" + "&".join(sorted(shown, key=lambda part: part.partition("=")[0])) if shown else ""
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether a parameter of a query lets its sender in, by its name or by the look of its value."""
+    """Whether a parameter of a query is a credential, by its name or by the form of its value."""
     value = unquote(value)
     return bool(_SECRET_PARAMETER.search(unquote(name).lower())) or scrubbed(value, most=len(value) + 3) != value
 
@@ -178,7 +178,7 @@ def _configured(path: str | os.PathLike[str]) -> dict[str, Any]:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{os.fspath(path)}: cannot be read ({error.strerror})") from error
-    except ValueError as error:  # no UTF-8, no TOML
+    except ValueError as error:  # not UTF-8, or not TOML
         raise SettingsError(f"{os.fspath(path)}: is no TOML ({error})") from error
     for name, value in given.items():
         if name == "api_key":

@@ -1,4 +1,4 @@
-"""The wire: one prompt over HTTP to an OpenAI-compatible endpoint, and what came of it."""
+"""One prompt over HTTP to an OpenAI-compatible endpoint, and its outcome."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class Transport(Protocol):
-    """One way to reach a model. Retries, limits, sharing and the store lie around it, in the client."""
+    """One way to reach a model. Retries, limits, sharing and the store are the client's."""
 
     @property
     def name(self) -> str:
-        """What stands for the endpoint in cache keys: no secrets."""
+        """The endpoint in cache keys, without secrets."""
 
     @property
     def model(self) -> str: ...
 
     async def send(self, prompt: Prompt) -> Outcome:
-        """Ask once. Raises only what is a fault of the program."""
+        """Ask once. Raises only for bugs."""
 
     async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect, without a byte from the server (it thinks before the first one), and in all.
+    """Seconds: to connect, between two bytes from the server (before the first one, the model runs), and in all.
 
     Raises `SettingsError`.
     """
@@ -93,22 +93,22 @@ class HttpTransport:
 
 
 def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
-    """What a response says, without the endpoint's secrets, should the server have repeated one."""
+    """The outcome of a response, without the endpoint's secrets, should the server have repeated one."""
     now = time.time()
     outcome = read_response(status, headers, body, now=now)
     if isinstance(outcome, Reply):
         return outcome
-    # Before words are cut short: a part of a key would not be found.
-    told = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
-    reason = outcome.reason if isinstance(told, Reply) else told.reason
+    # Before the text is cut short: a part of a key would not be found.
+    safe = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
+    reason = outcome.reason if isinstance(safe, Reply) else safe.reason
     return replace(outcome, reason=endpoint.scrubbed(reason))
 
 
 def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
-    """The JSON of a request. An option that is None takes its field out, for servers that refuse it.
+    """The JSON of a request. An option that is None removes its field, for servers that refuse it.
 
-    OpenAI's newer models take `max_completion_tokens` alone, so as an option it replaces `max_tokens`, and refuse a
-    temperature: the option "omit" takes that out, as TOML knows no None.
+    OpenAI's newer models take `max_completion_tokens` only, so as an option it replaces `max_tokens`, and refuse a
+    temperature: the value "omit" removes it, as TOML has no None.
     """
     body: dict[str, Any] = {
         "model": model,
@@ -132,7 +132,7 @@ def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
 def _bytes(body: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
-    except TypeError:  # half a character in somebody's text
+    except TypeError:  # half a surrogate pair in a text
         return orjson.dumps(whole(body))
 
 

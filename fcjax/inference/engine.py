@@ -31,7 +31,7 @@ Evidence = Mapping[str, bool]
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
 FEWEST = 100  # rows that a search has, at least, before elimination takes over
 PER_ROW = 1e4  # table entries of an elimination that cost what a row of a search does
-HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
+HOPELESS = 100.0  # open mass over solved mass, past which a search gives no answer
 OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
 
@@ -48,17 +48,17 @@ def infer(
     backend: Backend | None = None,
     timings: dict[str, float] | None = None,
 ) -> Posteriors:
-    """The posterior of every variable of every graph, one row a graph, in order.
+    """The posterior of every variable of every graph, one row per graph, in order.
 
     A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
-    input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
+    input that could not be read. `evidence` observes variables: one mapping for all graphs, or one per graph.
     Method `wmb` is for comparison with FactReasoner: weighted mini-buckets over `i_bound` + 1 variables in place of all
-    else. Its log Z is an upper bound, and its posteriors promise nothing: every interval is [0, 1] (SPEC 4).
+    else. Its log Z is an upper bound, and its posteriors have no guarantee: every interval is [0, 1] (SPEC 4).
     `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to what is
     exact: a graph too wide for elimination is not searched, its status is `too_wide`.
     `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
-    workers. Raises `SettingsError` for arguments that make no sense.
+    workers. Raises `SettingsError` for invalid arguments.
     """
     check_choice("effort", effort, get_args(Effort))
     check_choice("backend", backend, get_args(Backend), none=True)
@@ -203,7 +203,7 @@ def _solve(
 
 
 class _Chunk(NamedTuple):
-    """What one worker has at hand."""
+    """The data of one worker."""
 
     graphs: Sequence[FactGraph]
     observed: Sequence[Evidence]
@@ -234,7 +234,7 @@ def _eliminate(
     layout.carry_back(steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint)
     reduce.restore(table.node_ptr, reduced, rows, solution.p, joint)
     solution.log_z[rows] = log_z[rows] + reduced.log_z[rows]
-    for g in rows[solution.gap[rows] != 0].tolist():  # searched in vain before
+    for g in rows[solution.gap[rows] != 0].tolist():  # an earlier search failed
         solution.method[g], solution.status[g] = "exact", Status.OK
         solution.gap[g], solution.cutset[g] = 0.0, 0
         solution.width[g] = max(steps.width[g], reduced.width[g])
@@ -297,8 +297,8 @@ def _bound(
 def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: float) -> bool:
     """Fill row g of a wide graph; returns whether what `effort` asks for was found.
 
-    Where elimination could still be afforded, at `cost` table entries, the search takes its place: it comes as close to
-    the truth, and ends before it costs more.
+    Where elimination is still affordable, at `cost` table entries, the search replaces it: it must come as close to the
+    truth, and ends before it costs more.
     """
     table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
     assert solution.lower is not None

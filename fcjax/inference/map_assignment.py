@@ -38,7 +38,7 @@ def most_probable(
     """The most probable assignment of each graph, in order, by exact elimination with maxima for sums.
 
     `evidence` observes variables, as for `infer`. A graph that is inconsistent or too wide for elimination never
-    raises: its `status` says so. Raises `SettingsError` for arguments that make no sense.
+    raises: its `status` says so. Raises `SettingsError` for invalid arguments.
     """
     limits = limits or Limits()
     answers = infer(graphs, evidence=evidence, limits=limits, pairs=True)  # for log Z, of exact rows only
