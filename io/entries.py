@@ -69,6 +69,11 @@ def _key(asked: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(asked)).hexdigest()
 
 
+def failed_status(failure: Failure) -> str:
+    """The status of a failure's row: its kind, without lone surrogates, which a column of text cannot hold."""
+    return failure.kind.encode("utf-8", "replace").decode()
+
+
 def pack(document: dict[str, Any]) -> bytes:
     """The bytes of a JSON object. Raises `TypeError` for values that JSON cannot hold."""
     return zlib.compress(canonical(document), 1)

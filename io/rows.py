@@ -23,6 +23,7 @@ from fcjax.io.entries import (
     CHAT,
     SEARCH,
     DamagedError,
+    failed_status,
     pack,
     pack_answer,
     pack_prompt,
@@ -163,7 +164,7 @@ def _status(document: Mapping[str, Any], answer: Any) -> str:
     if isinstance(answer, Failure):
         if not (isinstance(answer.kind, str) and isinstance(answer.reason, str)):
             raise RowError("answer.failed or answer.reason is no text")
-        return answer.kind
+        return failed_status(answer)
     status = document.get("status", ANSWERED)
     if not isinstance(status, str) or not status:
         raise RowError(f"status is {status!r:.60}; allowed: a word such as {ANSWERED}")

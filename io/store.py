@@ -35,6 +35,7 @@ from fcjax.io.entries import (
     SEARCH,
     UNREADABLE,
     DamagedError,
+    failed_status,
     pack,
     pack_answer,
     pack_prompt,
@@ -258,7 +259,7 @@ class Store:
         def insert() -> Stored:
             whole = row() | {
                 "key": bytes.fromhex(key),
-                "status": outcome.kind if isinstance(outcome, Failure) else ANSWERED,
+                "status": failed_status(outcome) if isinstance(outcome, Failure) else ANSWERED,
                 "answer": pack_answer(outcome),  # type: ignore[arg-type]  # the type variable is one of its kinds
                 "created": self._clock(),
             }
