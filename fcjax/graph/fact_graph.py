@@ -194,7 +194,7 @@ class FactGraph:
         """The graph of a bare Markov network, such as a UAI file holds; its variables are neither atom nor context.
 
         Several unary tables of a variable multiply, however small or large they are: what float64 has no room for goes
-        to `log_scale`. Raises `InputError` for what is no `MarkovModel`: a factor whose scope or values are not those
+        to `log_scale`. Raises `InputError` for a faulty `MarkovModel`: a factor whose scope or values are not those
         of one, a name that is empty or occurs twice, evidence on what is not there, and for a variable whose two
         weights are further apart than float64 can tell.
         """

@@ -97,9 +97,11 @@ def _observed(
     if isinstance(evidence, Mapping):
         return [evidence] * len(graphs)
     if isinstance(evidence, str) or not isinstance(evidence, Sequence):
-        raise SettingsError(f"evidence is {evidence!r:.60}; allowed: one mapping, or a list of one a graph")
+        raise SettingsError(f"evidence is {evidence!r:.60}; allowed: one mapping, or a list of one per graph")
     if len(evidence) != len(graphs):
-        raise SettingsError(f"evidence has {len(evidence)} rows; allowed: one mapping, or one a graph ({len(graphs)})")
+        raise SettingsError(
+            f"evidence has {len(evidence)} rows; allowed: one mapping, or one per graph ({len(graphs)})"
+        )
     return evidence
 
 
