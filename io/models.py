@@ -43,9 +43,9 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Mod
         return tuple(ModelInfo(str(entry["id"]), _context(entry)) for entry in listed or ())
     except (ValueError, TypeError, KeyError):
         pass
-    outcome = read_discreetly(endpoint, status, headers, body)
-    assert not isinstance(outcome, Reply)
-    return Failure(outcome.kind, outcome.reason)
+    answered = read_discreetly(endpoint, status, headers, body)
+    assert not isinstance(answered, Reply)
+    return Failure(answered.kind, answered.reason)
 
 
 def _context(entry: Mapping[str, Any]) -> int | None:

@@ -30,7 +30,7 @@ def kernel(function: Function | None = None, *, fastmath: bool = False) -> Any:
     """Compile a function without Python's lock. A decorator: `@kernel`, or `@kernel(fastmath=True)`."""
     if function is None:
         return partial(kernel, fastmath=fastmath)
-    compiled = njit(nogil=True, fastmath=fastmath)(function)
+    compiled: Any = njit(nogil=True, fastmath=fastmath)(function)
     try:
         compiled._cache = KernelCache(function)  # what `cache=True` does, with our own class
     except (OSError, RuntimeError):
@@ -39,7 +39,7 @@ def kernel(function: Function | None = None, *, fastmath: bool = False) -> Any:
     return compiled
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]  # numba is untyped
+class KernelCache(FunctionCache):
     """numba's cache of one function, for which a disk that fails is a miss.
 
     Raises `RuntimeError` where no folder can be written.
