@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fcjax.core.errors import SettingsError
+from fcjax.io.outcome import scrubbed
 
 OPENAI: Final = "https://api.openai.com/v1"
 _COMPLETIONS: Final = "/chat/completions"
@@ -20,7 +21,9 @@ _SECRET: Final = re.compile(
     r"api_?key|access_key|private_key|authorization|secret|passw|credential"
     r"|(?:^|access_|api_|auth_|bearer_|session_|ad_)token$"  # and not max_tokens, eos_token
 )
-"""Names of fields that hold what lets people in."""
+"""Names of fields that hold credentials."""
+_SECRET_PARAMETER: Final = re.compile(r"key|code|sig|token|secret|passw|pwd|auth|credential|subscription|session|login")
+"""The same for parameters of a URL's query, with all names that may be a credential's."""
 _ASKED: Final = ("model", "messages", "n", "stream", "logprobs", "top_logprobs")
 """Fields of a request that the client sets itself: as options they would change what is asked, or how it is read."""
 _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
@@ -31,7 +34,7 @@ class Endpoint:
     """An OpenAI-compatible endpoint and the model to ask there.
 
     `url` may end in the host, in `/v1` or another path, or in `/chat/completions`; after a bare host `/v1` is added.
-    A query is kept for the requests, a user name and password in it are sent as such where there is no key. `options`
+    A query is sent with the requests; a user name and password are sent as such where there is no key. `options`
     are fields of every request's body and so belong to every question; a prompt's own win. The key is in no `repr`.
 
     Raises `SettingsError` for a URL or key that cannot be used, and for options that hold a secret, as they are stored,
@@ -43,7 +46,7 @@ class Endpoint:
     key: str | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     name: str = field(init=False)
-    """The base URL without credentials, query and spelling variants: what goes into cache keys and messages."""
+    """The base URL with its query, without secrets and spelling variants: what goes into cache keys and messages."""
     completions: str = field(init=False, repr=False)
     models: str = field(init=False, repr=False)
     headers: Mapping[str, str] = field(init=False, repr=False)
@@ -52,7 +55,7 @@ class Endpoint:
         name, query, login = _parts(self.url.strip())
         key = (self.key or "").strip()
         if not (key.isascii() and key.isprintable() and " " not in key):
-            raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY anew")
+            raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY again")
         if not self.model:
             raise SettingsError("no model is named; name one (--model), or set FCJAX_MODEL")
         for place in _secrets(self.options, "options"):
@@ -60,7 +63,7 @@ class Endpoint:
             raise SettingsError(f"{seen}; name the variable that holds the key in api_key_env")
         for taken in _ASKED:
             if taken in self.options:
-                seen = f"options.{taken} is set, and fcjax itself says what {taken} is in a request"
+                seen = f"options.{taken} is set, but fcjax sets {taken} in every request itself"
                 raise SettingsError(f"{seen}; allowed: any other field than {', '.join(_ASKED)}")
         if key:
             headers = {"Authorization": f"Bearer {key}"}
@@ -68,7 +71,11 @@ class Endpoint:
             headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
         else:
             headers = {}
-        places = {"name": name, "completions": name + _COMPLETIONS + query, "models": name + "/models" + query}
+        places = {
+            "name": name + _shown(query),
+            "completions": name + _COMPLETIONS + query,
+            "models": name + "/models" + query,
+        }
         for attribute, value in {**places, "key": key or None, "headers": headers}.items():
             object.__setattr__(self, attribute, value)
 
@@ -104,7 +111,7 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, what is sent as a header, a password in the URL, and the values of its query but for a version."""
+        """The key, the value of the header, a password in the URL, and the values of its query except for a version."""
         split = urlsplit(self.url.strip())
         queried = [(name, raw) for name, _, raw in (part.partition("=") for part in split.query.split("&"))]
         query = [raw for name, raw in queried if "version" not in name and len(raw) >= 6]  # shorter ones are words
@@ -119,7 +126,7 @@ class Endpoint:
 
 
 def _secrets(given: Any, place: str) -> Iterator[str]:
-    """Where texts stand by the name of a secret, at any depth."""
+    """The places of texts whose field has the name of a secret, at any depth."""
     if isinstance(given, Mapping):
         for name, value in given.items():
             inner = f"{place}.{name}"
@@ -153,12 +160,25 @@ def _parts(url: str) -> tuple[str, str, str]:
     return urlunsplit((split.scheme, place, path, "", "")), query, "" if login == ":" else login
 
 
+def _shown(query: str) -> str:
+    """The query without secrets, sorted by name, with its question mark: it may choose the deployment."""
+    parts = [part for part in query.removeprefix("?").split("&") if part]
+    shown = [part for part in parts if not _is_secret(*part.partition("=")[::2])]
+    return "?" + "&".join(sorted(shown, key=lambda part: part.partition("=")[0])) if shown else ""
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a parameter of a query is a credential, by its name or by the form of its value."""
+    value = unquote(value)
+    return bool(_SECRET_PARAMETER.search(unquote(name).lower())) or scrubbed(value, most=len(value) + 3) != value
+
+
 def _configured(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{os.fspath(path)}: cannot be read ({error.strerror})") from error
-    except ValueError as error:  # no UTF-8, no TOML
+    except ValueError as error:  # not UTF-8, or not TOML
         raise SettingsError(f"{os.fspath(path)}: is no TOML ({error})") from error
     for name, value in given.items():
         if name == "api_key":

@@ -1,8 +1,8 @@
-"""What a row of the store holds: questions and answers as bytes.
+"""The content of a store's row: questions and answers as bytes.
 
-Two sorts of questions are asked: prompts, of a model, and searches, of a source of evidence.
+There are two kinds of questions: prompts, to a model, and searches, in a source of evidence.
 
-JSON, compressed: zlib halves a reply with logprobs for 0.1 ms, and its checksum tells a damaged row from a sound one.
+The bytes are compressed JSON: zlib halves a reply with logprobs in 0.1 ms, and its checksum finds damaged rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fcjax.core.passages import Found, Passage
 from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
 
 ANSWERED: Final = "answered"  # the status of a row whose reply is served; a failure's status is its kind
-UNREADABLE: Final = "unreadable"  # a reply in which nobody could find an answer: served in replay only
-OUTDATED: Final = "outdated"  # what a source found too long ago: served in replay only
-DAMAGED: Final = "damaged"  # a row whose bytes are spoilt: never served
+UNREADABLE: Final = "unreadable"  # a reply in which no answer was found: served in replay only
+OUTDATED: Final = "outdated"  # a search that is too old: served in replay only
+DAMAGED: Final = "damaged"  # a row whose bytes are damaged: never served
 
 CHAT: Final = "chat"  # kinds of rows
 SEARCH: Final = "search"
@@ -30,14 +30,14 @@ Answer = Reply | Failure | Found
 
 
 class DamagedError(ValueError):
-    """Bytes that hold no entry: a file was spoilt."""
+    """Bytes that hold no entry, as in a damaged file."""
 
 
 def canonical(document: Any) -> bytes:
-    """JSON of which equal documents have the same: sorted keys, no spaces."""
+    """JSON that is the same for equal documents: sorted keys, no spaces."""
     try:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # half a surrogate pair in somebody's text, which only the standard library escapes
+    except TypeError:  # half a surrogate pair in a text, which only the standard library escapes
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -47,16 +47,16 @@ def question(prompt: Prompt) -> dict[str, Any]:
 
 
 def prompt_key(endpoint: str, model: str, prompt: Prompt) -> str:
-    """The name of a prompt: 64 hex digits over all that changes its answer and nothing else.
+    """The key of a prompt: 64 hex digits over all that changes its answer and nothing else.
 
-    `endpoint` is a name without credentials, so that a new key for the same service finds the old replies. Raises
-    `TypeError` for an option that JSON does not know.
+    `endpoint` is a name without credentials, so that a new API key for the same service finds the old replies. Raises
+    `TypeError` for an option that JSON cannot hold.
     """
     return _key({"endpoint": endpoint, "model": model, "prompt": question(prompt)})
 
 
 def search_key(retriever: str, query: str, k: int) -> str:
-    """The name of a search, as `prompt_key` is that of a prompt; `retriever` is the source's `name`."""
+    """The key of a search, as `prompt_key` is that of a prompt; `retriever` is the source's `name`."""
     return _key(search(retriever, query, k))
 
 
@@ -69,13 +69,18 @@ def _key(asked: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(asked)).hexdigest()
 
 
+def failed_status(failure: Failure) -> str:
+    """The status of a failure's row: its kind, without lone surrogates, which a column of text cannot hold."""
+    return failure.kind.encode("utf-8", "replace").decode()
+
+
 def pack(document: dict[str, Any]) -> bytes:
-    """The bytes of a JSON object. Raises `TypeError` for what JSON does not know."""
+    """The bytes of a JSON object. Raises `TypeError` for values that JSON cannot hold."""
     return zlib.compress(canonical(document), 1)
 
 
 def pack_prompt(prompt: Prompt) -> bytes:
-    """The bytes of a prompt. Raises `TypeError` for an option that JSON does not know."""
+    """The bytes of a prompt. Raises `TypeError` for an option that JSON cannot hold."""
     return pack(question(prompt))
 
 
@@ -97,17 +102,17 @@ def unpack(packed: bytes) -> dict[str, Any]:
 
 
 def unpack_answer(packed: bytes) -> Reply | Failure:
-    """The answer to a prompt that was packed. Raises `DamagedError`."""
+    """The packed answer to a prompt. Raises `DamagedError`."""
     return read_answer(unpack(packed))
 
 
 def unpack_found(packed: bytes) -> Found | Failure:
-    """What a search found, as it was packed. Raises `DamagedError`."""
+    """The packed result of a search. Raises `DamagedError`."""
     return read_found(unpack(packed))
 
 
 def read_answer(document: dict[str, Any]) -> Reply | Failure:
-    """The answer to a prompt that a JSON object stands for. Raises `DamagedError`."""
+    """The answer to a prompt from its JSON object. Raises `DamagedError`."""
     if "failed" in document:
         return _read_failure(document)
     try:
@@ -122,7 +127,7 @@ def read_answer(document: dict[str, Any]) -> Reply | Failure:
 
 
 def read_found(document: dict[str, Any]) -> Found | Failure:
-    """What a search found, of which a JSON object tells. Raises `DamagedError`."""
+    """The result of a search from its JSON object. Raises `DamagedError`."""
     if "failed" in document:
         return _read_failure(document)
     try:
@@ -175,5 +180,5 @@ def _token(packed: list[Any]) -> Token:
 
 
 def _number(value: float | None) -> float | str | None:
-    """JSON has no -inf, and a logprob that is -inf is not one that is missing; `float` reads the word."""
+    """JSON has no -inf, which is not the same as a missing logprob; `float` reads the word."""
     return value if value is None or math.isfinite(value) else str(value)

@@ -1,19 +1,21 @@
-"""The wire: one prompt over HTTP to an OpenAI-compatible endpoint, and what came of it."""
+"""One prompt over HTTP to an OpenAI-compatible endpoint, and its outcome."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import orjson
 
 from fcjax.core.checks import check_number
+from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.outcome import Outcome, read_exception, read_response, whole
@@ -22,24 +24,24 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class Transport(Protocol):
-    """One way to reach a model. Retries, limits, sharing and the store lie around it, in the client."""
+    """One way to reach a model. Retries, limits, sharing and the store are the client's."""
 
     @property
     def name(self) -> str:
-        """What stands for the endpoint in cache keys: no secrets."""
+        """The endpoint in cache keys, without secrets."""
 
     @property
     def model(self) -> str: ...
 
     async def send(self, prompt: Prompt) -> Outcome:
-        """Ask once. Raises only what is a fault of the program."""
+        """Ask once. Raises only for bugs."""
 
     async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect, without a byte from the server (it thinks before the first one), and in all.
+    """Seconds: to connect, between two bytes from the server (before the first one, the model runs), and in all.
 
     Raises `SettingsError`.
     """
@@ -62,10 +64,10 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that sends first
 
     async def send(self, prompt: Prompt) -> Outcome:
-        if self._session is None:
-            self._session = self._opened()
         body = _bytes(request_body(self.model, prompt))
         try:
+            if self._session is None:
+                self._session = self._opened()
             async with self._session.post(self._endpoint.completions, data=body, allow_redirects=False) as response:
                 content = await response.read()
         except Exception as error:
@@ -91,22 +93,22 @@ class HttpTransport:
 
 
 def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
-    """What a response says, without the endpoint's secrets, should the server have repeated one."""
+    """The outcome of a response, without the endpoint's secrets, should the server have repeated one."""
     now = time.time()
     outcome = read_response(status, headers, body, now=now)
     if isinstance(outcome, Reply):
         return outcome
-    # Before words are cut short: a part of a key would not be found.
-    told = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
-    reason = outcome.reason if isinstance(told, Reply) else told.reason
+    # Before the text is cut short: a part of a key would not be found.
+    safe = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
+    reason = outcome.reason if isinstance(safe, Reply) else safe.reason
     return replace(outcome, reason=endpoint.scrubbed(reason))
 
 
 def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
-    """The JSON of a request. An option that is None takes its field out, for servers that refuse it.
+    """The JSON of a request. An option that is None removes its field, for servers that refuse it.
 
-    OpenAI's newer models take `max_completion_tokens` alone, so as an option it replaces `max_tokens`, and refuse a
-    temperature: the option "omit" takes that out, as TOML knows no None.
+    OpenAI's newer models take `max_completion_tokens` only, so as an option it replaces `max_tokens`, and refuse a
+    temperature: the value "omit" removes it, as TOML has no None.
     """
     body: dict[str, Any] = {
         "model": model,
@@ -130,16 +132,52 @@ def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
 def _bytes(body: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
-    except TypeError:  # half a character in somebody's text
+    except TypeError:  # half a surrogate pair in a text
         return orjson.dumps(whole(body))
 
 
 def behind_proxy(url: str) -> bool:
-    """Whether the environment names a proxy for `url`; this machine is always reached directly."""
+    """Whether requests to `url` go through a proxy that the environment names.
+
+    The proxy is named by HTTP_PROXY or HTTPS_PROXY, by the scheme of `url`. This machine is always reached directly,
+    and so are the hosts in NO_PROXY: names with all names below them, addresses, networks such as 10.99.0.0/16, and `*`
+    for all. A network holds for addresses in a URL only: names are not resolved for it.
+
+    Raises `SettingsError`, with the variable's name, for a proxy that cannot be used.
+    """
     split = urlsplit(url)
     host = split.hostname or ""
     try:
-        here = ip_address(host).is_loopback
+        address = ip_address(host)
     except ValueError:  # a name
-        here = host == "localhost"
-    return not here and split.scheme in getproxies()
+        address = None
+    if host == "localhost" if address is None else address.is_loopback or _in_networks(address):
+        return False
+    proxy = getproxies().get(split.scheme)
+    if proxy is None or proxy_bypass(host):
+        return False
+    _check_proxy(split.scheme, proxy)
+    return True
+
+
+def _in_networks(address: IPv4Address | IPv6Address) -> bool:
+    """Whether NO_PROXY names a network that holds `address`; single hosts are looked up by aiohttp."""
+    for entry in getproxies().get("no", "").split(","):
+        try:
+            if "/" in entry and address in ip_network(entry.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def _check_proxy(scheme: str, proxy: str) -> None:
+    try:
+        split = urlsplit(proxy)
+        usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:  # of the port
+        usable = False
+    if not usable:  # it is not repeated: it may hold a password
+        name = next((name for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY") if name in os.environ), "")
+        where = f"the environment variable {name}" if name else f"the system's {scheme} proxy"
+        raise SettingsError(f"{where} is not the URL of a proxy; expected: http://HOST:PORT; change or unset it")

@@ -72,7 +72,7 @@ def _text(given: Any) -> str:
 
 
 def _number(given: Any) -> float | None:
-    """A logprob, or None for what is no number; one that is a little over 0 by rounding is 0."""
+    """A logprob, or None for a value that is not a number; one that is slightly over 0 by rounding is 0."""
     if type(given) is float and _NEVER < given <= 0.0:  # nearly always
         return given
     if isinstance(given, bool) or not isinstance(given, int | float) or given != given:

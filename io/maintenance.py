@@ -1,4 +1,4 @@
-"""What the owner of a store does with it between runs: look into it, thin it out, take its content elsewhere."""
+"""Maintenance of a store between runs: statistics, pruning, export and import."""
 
 from __future__ import annotations
 
@@ -21,19 +21,30 @@ from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.io.entries import ANSWERED, CHAT, DAMAGED, DamagedError, canonical
 from fcjax.io.files.streams import Line, Source, display_name, read_lines, refuse_input, write_lines
 from fcjax.io.rows import NAMES, NUMBERS, RowError, read_row, row_document
-from fcjax.io.schema import COUNTED, FORMAT, INSERT, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import (
+    COUNTED,
+    FORMAT,
+    INSERT,
+    connect,
+    damaged_file,
+    is_busy,
+    is_damaged,
+    locked,
+    patiently,
+    unwritable,
+)
 
 _SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
 
 
 def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
-    """What a store holds: totals, and one group for each kind, endpoint, model and template.
+    """The content of a store: totals, and one group for each kind, endpoint, model and template.
 
     `cost` is in US dollars and leaves out the `unpriced` replies, whose price is unknown. `hits`, `misses`, `known`
-    (replies that came too late) and `damaged` (rows) are those of all runs. With `check` all pages of the file are
-    read; `faults` then lists what is wrong with them.
+    (replies that another process had stored first) and `damaged` (rows) are those of all runs. With `check` all pages
+    of the file are read, and `faults` lists their faults.
 
-    Raises `InputError` where there is no store.
+    Raises `InputError` where the store does not exist.
     """
     with _reading(path) as connection:
         faults = [row[0] for row in connection.execute("PRAGMA integrity_check")] if check else None
@@ -58,7 +69,7 @@ def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was deleted, or would be. Sizes are of the whole store, in bytes."""
+    """The rows that were deleted, or would be. Sizes are of the whole store, in bytes."""
 
     entries: int
     size_before: int
@@ -78,10 +89,10 @@ def prune(
     """Delete the rows that all the given conditions hold for, and give the space back.
 
     `before` is in seconds since 1970. Templates, models and kinds are names, or patterns with `*` and `?`. `failures`
-    are the rows that a live run does not use. Other processes may go on with the store meanwhile.
+    are the rows that a live run does not use. Other processes may use the store meanwhile.
 
-    Raises `SettingsError` where no condition is given, `InputError` where there is no store, `OutputError` where it
-    cannot be written.
+    Raises `SettingsError` where no condition is given, `InputError` where the store does not exist, `OutputError`
+    where it cannot be written.
     """
     patterns = {"template": templates, "model": models, "kind": kinds}
     conditions, values = _conditions(before, patterns, failures)
@@ -100,7 +111,7 @@ def prune(
         patiently(partial(connection.execute, "VACUUM"))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
-        raise OutputError(locked(path) if is_busy(error) else f"{path}: cannot be pruned ({error})") from error
+        raise OutputError(locked(path) if is_busy(error) else unwritable(path, error)) from error
     finally:
         connection.close()
     return Pruned(entries, size, _size(path))
@@ -108,7 +119,7 @@ def prune(
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Rows that were written, and rows that were too damaged for it."""
+    """The numbers of rows that were written, and of damaged rows that were left out."""
 
     written: int
     damaged: int
@@ -118,7 +129,7 @@ def export(path: Path, out: Source) -> Exported:
     """Write all that a store holds as JSON Lines to `out` (`.gz` compresses it), in the order of arrival.
 
     A line has the columns of its row, with the question and the answer as objects (see `rows`). Raises `InputError`
-    where there is no store and `OutputError` where `out` cannot be written.
+    where the store does not exist and `OutputError` where `out` cannot be written.
     """
     refuse_input(out, path)
     damaged = 0
@@ -139,7 +150,7 @@ def export(path: Path, out: Source) -> Exported:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Rows that were added, rows that the store had already, and the faults of lines that are no rows."""
+    """The numbers of rows that were added and that the store had already, and the faults of lines that are not rows."""
 
     added: int
     known: int
@@ -175,7 +186,7 @@ def import_rows(path: Path, source: Source) -> Imported:
             connection.execute("COMMIT")
             total += len(rows)
     except sqlite3.Error as error:
-        raise OutputError(locked(path) if is_busy(error) else f"{path}: nothing can be added ({error})") from error
+        raise OutputError(locked(path) if is_busy(error) else unwritable(path, error)) from error
     finally:
         connection.close()
     return Imported(total - known, known, tuple(faults))

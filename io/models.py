@@ -1,4 +1,4 @@
-"""What an endpoint says of its models: their names, and how many tokens a prompt and its answer may have."""
+"""The models of an endpoint: their names, and how many tokens a prompt and its answer may have."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ModelInfo:
     """A model that is served."""
 
     name: str
-    context: int | None  # tokens of a prompt and its answer together; None where the endpoint does not say
+    context: int | None  # tokens of a prompt and its answer together; None where it is not given
 
 
 async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[ModelInfo, ...] | Failure:
-    """The models of an endpoint, or why it lists none. `timeout` is in seconds."""
+    """The models of an endpoint, or the reason why it lists none. `timeout` is in seconds."""
     try:
         async with (
             aiohttp.ClientSession(
@@ -43,9 +43,9 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Mod
         return tuple(ModelInfo(str(entry["id"]), _context(entry)) for entry in listed or ())
     except (ValueError, TypeError, KeyError):
         pass
-    trouble = read_discreetly(endpoint, status, headers, body)
-    assert not isinstance(trouble, Reply)
-    return Failure(trouble.kind, trouble.reason)
+    answered = read_discreetly(endpoint, status, headers, body)
+    assert not isinstance(answered, Reply)
+    return Failure(answered.kind, answered.reason)
 
 
 def _context(entry: Mapping[str, Any]) -> int | None:

@@ -1,7 +1,7 @@
-"""What became of a call to a chat completions endpoint: pure functions from a response, or an exception, to an outcome.
+"""The outcome of a call to a chat completions endpoint: pure functions from a response, or an exception.
 
-What to do about it (retry, wait, give up) is the client's business. Reasons are made of the server's words, cut short,
-with all that looks like a key taken out.
+Retrying, waiting and giving up are the client's. Reasons are the server's words, cut short, with everything that looks
+like a key removed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Reply, Usage
 from fcjax.io.logprobs import of_answer, read_logprobs
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Trouble that may pass. `after` are the seconds that the server asks to wait."""
+    """A failure that may pass. `after` is the time in seconds that the server asks to wait."""
 
     kind: str
     reason: str
     after: float | None = None
-    usage: Usage | None = None  # of an answer that is of no use, but was billed
+    usage: Usage | None = None  # of an answer that cannot be used, but was billed
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The same question would meet the same end: asking again cannot help."""
+    """A failure that would repeat: asking again cannot help."""
 
     kind: str
     reason: str
@@ -43,7 +44,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """More alternatives a token were asked for than the server gives.
+    """More alternatives per token were asked for than the server gives.
 
     `allowed` is how many it gives, 0 where it gives no logprobs at all, None where it does not say.
     """
@@ -67,7 +68,7 @@ REMEDIES: Final = {
 }
 """What to change, by kind of refusal."""
 
-# What servers write, wherever they write it: in `code`, `type`, `param` or the message. Status codes disagree more.
+# Patterns in `code`, `type`, `param` or the message. Servers agree on these words more than on status codes.
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|contextwindowexceeded|maximum context length|context (?:size|window)"
     r"|context length|prompt is too long|input is too long|string_above_max_length|too many (?:input )?tokens"
@@ -78,7 +79,7 @@ _FILTER = re.compile(
 )
 _QUOTA = re.compile(r"insufficient_quota|exceededbudget|budget_exceeded|credit balance|payment required")
 _PARAMETER = re.compile(r"use \W?max_completion_tokens|temperature\W? does not support")
-_BILLING = re.compile(r"billing")  # Gemini speaks of it where a minute's share is used up, and says how long to wait
+_BILLING = re.compile(r"billing")  # Gemini uses it where a minute's share is used up, with a time to wait
 _REFUSALS = (
     ("context_overflow", _OVERFLOW),
     ("content_filter", _FILTER),
@@ -112,7 +113,7 @@ _RETRY_HEADERS: Final = (
 
 
 def read_response(status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> Outcome:
-    """What a response says. `now` is Unix time in seconds, for a `retry-after` that is a date."""
+    """The outcome of a response. `now` is Unix time in seconds, for a `retry-after` that is a date."""
     content = _json(body)
     if status < 300:
         if not isinstance(content, dict):
@@ -125,14 +126,16 @@ def read_response(status: int, headers: Mapping[str, str], body: bytes, *, now: 
         if not (content.get("error") or content.get("object") == "error"):
             return Again("unreadable", f"HTTP {status} with {_excerpt(body)} instead of a chat completion")
         status = _inner_status(content)
-    return _read_trouble(status, headers, content, body, now)
+    return _read_failure(status, headers, content, body, now)
 
 
 def read_exception(error: BaseException) -> Again | Refused:
-    """What an exception of aiohttp or the system says about a call; raises the ones that say nothing about it."""
+    """The outcome of an exception of aiohttp or the system; raises all other ones."""
     match error:
         case TimeoutError():  # with aiohttp's own
             return Again("timeout", "the server did not answer in time")
+        case SettingsError():  # of the environment, such as a proxy that cannot be used
+            return Refused("not_found", str(error))
         case aiohttp.ClientSSLError() | ssl.SSLError():
             return _refused("tls", f"no secure connection ({type(error).__name__})")
         case aiohttp.ClientConnectorDNSError():
@@ -186,7 +189,7 @@ def _read_choice(content: dict[str, Any], choice: dict[str, Any]) -> Reply | Aga
     )
 
 
-def _read_trouble(
+def _read_failure(
     status: int, headers: Mapping[str, str], content: Any, body: bytes, now: float
 ) -> Again | Refused | StepDown:
     words, codes = _error(content)
@@ -210,7 +213,7 @@ def _read_trouble(
                 return _refused(kind, reason)
         if status == 400 and _NO_MODEL.search(clues):
             return _refused("not_found", reason)
-        if status == 400 and "no_db_connection" in clues:  # how a litellm proxy without a database says: a wrong key
+        if status == 400 and "no_db_connection" in clues:  # a wrong key, from a litellm proxy without a database
             return _refused("unauthorized", reason)
     if status in _PASSING or (status >= 500 and status != 501):
         return Again(_PASSING.get(status, "server_error"), reason, after)
@@ -307,12 +310,12 @@ def _usage(given: Any) -> Usage | None:
 
 
 def _count(given: Any) -> int | None:
-    """A number of tokens, None for what can be none: the store's columns, and sums of them, have an end."""
+    """A number of tokens; None for impossible ones: the store's columns, and sums of them, have a limit."""
     return given if isinstance(given, int) and 0 <= given < 2**40 else None
 
 
 def _json(body: bytes) -> Any:
-    """The parsed body, None where it is no JSON."""
+    """The parsed body, None where it is not JSON."""
     try:
         return orjson.loads(body)
     except ValueError:
@@ -324,7 +327,7 @@ def _json(body: bytes) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """`value` with halves of characters (lone surrogates) replaced, as nobody can send or store them."""
+    """`value` with lone surrogates replaced, as they can be neither sent nor stored."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):

@@ -17,7 +17,7 @@ from fcjax.core.errors import SettingsError
 
 
 class Clock(Protocol):
-    """The time that pacing goes by, in seconds."""
+    """The clock for pacing, in seconds."""
 
     def now(self) -> float: ...
 
@@ -47,7 +47,7 @@ class Retry:
             raise SettingsError(f"{self}; allowed: at least 1 attempt and times of 0 seconds or more")
 
     def delay(self, failed: int, after: float | None, random: Random) -> float | None:
-        """Seconds to wait after `failed` tries, of which the last was told to wait `after`; None to give up."""
+        """Seconds to wait after `failed` tries, the last of which was asked to wait `after`; None to give up."""
         if failed >= self.attempts or (after is not None and after > self.patience):
             return None
         span = min(self.longest, self.first * 2.0 ** min(failed - 1, 60))
@@ -57,7 +57,7 @@ class Retry:
 
 
 class _Meter:
-    """An amount a minute, spread evenly: what was taken is paid off at a steady rate, up to `slack` seconds late.
+    """An amount per minute, spread evenly: what was taken is paid off at a steady rate, up to `slack` seconds late.
 
     In no stretch of time is more taken than its share, the slack's share and one piece.
     """
@@ -79,7 +79,7 @@ class _Meter:
 
 
 class RateLimit:
-    """At most so many requests and tokens a minute; None is no limit.
+    """The most requests and tokens per minute; None means no limit.
 
     Tokens are reserved by estimate, as a call's true number is known when it is over; `settle` corrects the account.
     """
@@ -149,7 +149,7 @@ class Concurrency:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def succeeded(self) -> None:
-        """A call went through."""
+        """A call succeeded."""
         if self._clock.now() < self._calm_at:
             return
         self.limit = min(self._most, self.limit + 1 / self.limit)
@@ -159,7 +159,7 @@ class Concurrency:
         self._admit()
 
     def overloaded(self) -> None:
-        """A call was turned away for want of strength (429, 503, 529)."""
+        """A call was refused by an overloaded server (429, 503, 529)."""
         now = self._clock.now()
         if now < self._calm_at:
             return
@@ -203,7 +203,7 @@ class _Spend:
 
 
 class Budget:
-    """The most that a run may spend, in prompts sent, tokens and US dollars; None is no limit.
+    """The most that a run may spend, in prompts sent, tokens and US dollars; None means no limit.
 
     What a prompt may cost at most is held while it is asked, so the cap is not passed as long as estimates are not too
     low. A prompt that does not fit waits for those that are being asked, as they mostly cost less than was held. Once
@@ -243,7 +243,7 @@ class Budget:
         self.spent.dollars += dollars or 0.0
 
     def release(self, tokens: int, dollars: float | None, *, sent: bool) -> None:
-        """A prompt that was held is over; `sent` says whether it was ever asked."""
+        """A prompt that was held is done; `sent` says whether it was asked at all."""
         self.spent.prompts += sent
         self._held.prompts -= 1
         self._held.tokens -= tokens

@@ -1,7 +1,7 @@
 """Providers that are not OpenAI-compatible, through litellm; and litellm's table of prices.
 
-litellm takes several seconds to load, so it is loaded by whoever needs it and not before. Prices are read from the file
-that comes with it, which needs no loading. Nothing here looks anything up in the network but the model that is asked.
+litellm takes several seconds to load, so it is loaded on first use. Prices are read from the file that comes with it,
+without loading it. The only network access is the call to the model.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PRICES: Final = "model_prices_and_context_window_backup.json"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars a token. Discounts for cached prompts and surcharges for long ones are left out.
+    """US dollars per token. Discounts for cached prompts and surcharges for long ones are left out.
 
-    Raises `SettingsError` for what is no price: with NaN, no budget would ever be used up.
+    Raises `SettingsError` for a value that is not a price: with NaN, a budget would never be used up.
     """
 
     prompt: float
@@ -71,9 +71,9 @@ class LitellmTransport:
     """Asks `model`, named as litellm does (`anthropic/claude-sonnet-4-5`), wherever its provider lives.
 
     The key is `api_key`, or in the provider's own variable (ANTHROPIC_API_KEY); `api_base` is another address than the
-    provider's own. `timeout` is seconds a call. litellm itself repeats nothing: that is the client's business.
+    provider's own. `timeout` is in seconds per call. litellm itself does not retry: the client does.
 
-    Raises `SettingsError` for a model whose provider litellm cannot tell.
+    Raises `SettingsError` for a model whose provider litellm does not know.
     """
 
     model: str
@@ -94,7 +94,7 @@ class LitellmTransport:
             ) from error
 
     async def send(self, prompt: Prompt) -> Outcome:
-        """Ask once; whatever litellm raises is read as the response that it stands for."""
+        """Ask once; an exception of litellm is read as the response that it stands for."""
         settings = {"api_key": self.api_key, "api_base": self.api_base, "timeout": self.timeout}
         try:
             answer = await _litellm().acompletion(
@@ -103,7 +103,7 @@ class LitellmTransport:
         except Exception as error:
             outcome = _read_error(error, self._scrubbed(str(error)))
         else:
-            # The standard library's JSON knows -inf, which is a logprob like others.
+            # The standard library's JSON can hold -inf, which is a valid logprob.
             outcome = read_response(200, {}, json.dumps(answer.model_dump(), default=str).encode(), now=time.time())
         return outcome if isinstance(outcome, Reply) else replace(outcome, reason=self._scrubbed(outcome.reason))
 
@@ -120,12 +120,12 @@ class LitellmTransport:
 
 
 def _read_error(error: Exception, words: str) -> Outcome:
-    """litellm's exceptions are responses by another name; one without a status is a fault of litellm's own."""
+    """litellm's exceptions hold the response; one without a status is a fault of litellm itself."""
     status = getattr(error, "status_code", None)
     response = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None) or {}
-    told = {"message": words, "type": type(error).__name__, "code": getattr(error, "code", None)}
-    body = json.dumps({"error": told}, default=str).encode()
+    detail = {"message": words, "type": type(error).__name__, "code": getattr(error, "code", None)}
+    body = json.dumps({"error": detail}, default=str).encode()
     return read_response(status if isinstance(status, int) else 500, headers, body, now=time.time())
 
 
@@ -143,7 +143,7 @@ def _litellm() -> Any:
 
 @cache
 def _table() -> dict[str, tuple[str, Price]]:
-    """Provider and price of every model in litellm's file that has a price a token."""
+    """Provider and price of every model in litellm's file that has a price per token."""
     spec = find_spec("litellm")
     if spec is None or spec.origin is None:
         return {}

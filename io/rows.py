@@ -1,12 +1,12 @@
-"""A row of the store as a line of JSON: as `fcjax cache export` writes it, or a person by hand.
+"""A row of the store as a line of JSON: written by `fcjax cache export`, or by hand.
 
     {"kind": "chat", "source": "http://127.0.0.1/v1", "model": "m", "prompt": {"messages": [["user", "?"]],
      "template": "relate.pairwise/1"}, "answer": {"text": "[Neutral]"}}
     {"kind": "search", "asked": {"retriever": "wikipedia/2:en:4000", "query": "Rome", "k": 3}, "answer": {"found":
      [{"title": "Rome", "text": "...", "link": "https://en.wikipedia.org/wiki/Rome"}]}}
 
-What is left out has the value that a `Prompt`, a `Reply` or a `Passage` has without it. The key follows from the
-question; where it is given as well, it must be the right one.
+A field that is left out has the default of a `Prompt`, a `Reply` or a `Passage`. The key follows from the question;
+where it is given as well, it must match.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from fcjax.io.entries import (
     CHAT,
     SEARCH,
     DamagedError,
+    failed_status,
     pack,
     pack_answer,
     pack_prompt,
@@ -41,7 +42,7 @@ _WHOLE: Final = ("prompt_tokens", "completion_tokens", "attempts")
 
 
 class RowError(ValueError):
-    """A line that is no row; the message says what was seen and what is allowed."""
+    """A line that is not a row; the message says what was found and what is allowed."""
 
 
 def row_document(row: tuple[Any, ...]) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
             raise RowError(f"prompt.{name} is {getattr(prompt, name)!r:.60}; allowed: a whole number of 0 or more")
     if not (is_number(prompt.temperature, 0) and isinstance(prompt.options, dict)):
         raise RowError("prompt.temperature or prompt.options does not fit; allowed: a number, an object")
-    # People write 0 for 0.0, which would be another key.
+    # A temperature written by hand as 0, and not 0.0, would be another key.
     return replace(prompt, temperature=float(prompt.temperature)) if hand_made else prompt
 
 
@@ -163,7 +164,7 @@ def _status(document: Mapping[str, Any], answer: Any) -> str:
     if isinstance(answer, Failure):
         if not (isinstance(answer.kind, str) and isinstance(answer.reason, str)):
             raise RowError("answer.failed or answer.reason is no text")
-        return answer.kind
+        return failed_status(answer)
     status = document.get("status", ANSWERED)
     if not isinstance(status, str) or not status:
         raise RowError(f"status is {status!r:.60}; allowed: a word such as {ANSWERED}")

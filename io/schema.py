@@ -1,4 +1,4 @@
-"""The store's file: its tables, what makes it ours, and how it is opened."""
+"""The store's file: its tables, how a store is recognised, and how it is opened."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
 
     The connection never waits for a lock (see `patiently`) and begins no transaction by itself; any one thread at a
     time may use it. A commit is durable, also if the power fails: with a write-ahead log and `synchronous = FULL` every
-    commit ends in one fsync of the log. NORMAL would leave that out, which only a power cut can tell, but one fsync for
-    a group of rows costs too little to be worth the doubt.
+    commit ends in one fsync of the log. NORMAL would leave that out, which matters only in a power cut, but one fsync
+    per group of rows costs little.
 
-    Raises `InputError` for a file that is no store of ours, and `OutputError` where none can be made.
+    Raises `InputError` for a file that is not a store of fcjax, and `OutputError` where none can be made.
     """
     if readonly and not path.exists():
         raise InputError(f"{path}: no store is there; ask a model first, or name the store of an earlier run")
@@ -87,6 +87,8 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
             raise _foreign(path, "no SQLite database") from error
         if is_damaged(error):
             raise InputError(damaged_file(path, error)) from error
+        if is_full(error):
+            raise OutputError(unwritable(path, error)) from error
         raise OutputError(f"{path}: the store cannot be opened ({error}); name another file") from error
     return connection
 
@@ -102,7 +104,7 @@ def _open(path: Path, readonly: bool) -> sqlite3.Connection:
         log = path.with_name(f"{path.name}-wal")
         if is_busy(error) or (log.exists() and log.stat().st_size):
             raise
-        return _connect(path, "ro&immutable=1")  # a folder where no log can be made, and nobody writes
+        return _connect(path, "ro&immutable=1")  # a folder where no log can be made, and so no process writes
     return connection
 
 
@@ -112,7 +114,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
-    """See that the file is a store of our format; make it one where it is empty."""
+    """Check that the file is a store of our format; make it one where it is empty."""
     if _is_empty(connection):
         if readonly:
             raise _foreign(path, "empty")
@@ -148,9 +150,9 @@ def _use_log(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def patiently(do: Callable[[], Found]) -> Found:
-    """Do something that other processes may stand in the way of, again and again for a minute.
+    """Retry for a minute while other processes hold the file.
 
-    SQLite's own waiting sleeps ever longer, so that one process of eight may starve; this draws lots.
+    SQLite's own waiting sleeps longer with each try, so that one process of eight may starve; this sleeps at random.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -163,22 +165,38 @@ def patiently(do: Callable[[], Found]) -> Found:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process stands in the way."""
+    """Whether another process holds the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
-    """Whether the file itself is spoilt."""
+    """Whether the file itself is damaged."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk has no room left."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+def unwritable(path: Path, error: sqlite3.Error) -> str:
+    """The message for a store that SQLite cannot write: what was found, in which folder, what to change."""
+    if is_full(error):
+        remedy = "free some space there or name a store on another disk (--store, or FCJAX_STORE)"
+        return f"{path}: the disk of the folder {path.absolute().parent} is full; {remedy}, then run again"
+    return (
+        f"{path}: the store cannot be used ({error}); check the disk of the folder {path.absolute().parent}, "
+        "then run again"
+    )
+
+
 def locked(path: Path) -> str:
-    """What to say when patience has ended."""
+    """The message for a store that stayed locked."""
     return f"{path}: another process has kept the store locked for {PATIENCE:.0f} s; end it, or name another store"
 
 
 def damaged_file(path: Path, error: sqlite3.Error) -> str:
-    """What to say of a file that SQLite finds malformed."""
+    """The message for a file that SQLite finds malformed."""
     return (
         f"{path}: the store is damaged ({error}); move it away, then run again "
         f"(`sqlite3 {path.name} .recover` may save a part of it)"

@@ -6,9 +6,15 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """Mark a task's error as seen: callers may have gone before it, and asyncio would print a traceback for it."""
+    if not task.cancelled():
+        task.exception()
 
 
 @dataclass(slots=True)
@@ -47,6 +53,7 @@ class SingleFlight(Generic[Result]):
         if flight is None:
             flight = self._flights[key] = Flight()
             flight.task = asyncio.create_task(self._run(key, make, flight))
+            flight.task.add_done_callback(retrieve)
         flight.waiting += 1
         try:
             result = await asyncio.shield(flight.task)

@@ -12,7 +12,7 @@ class Stats:
 
     asked: int = 0  # prompts given to the client
     answered: int = 0  # of these, the ones that got a reply, from wherever
-    failed: Counter[str] = field(default_factory=Counter)  # the others, by kind
+    failed: Counter[str] = field(default_factory=Counter)  # prompts without an answer, by kind
     cache_hits: int = 0  # answers that came from the store
     shared: int = 0  # answers that came from another prompt's call
     sent: int = 0  # calls on the wire

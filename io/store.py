@@ -1,13 +1,12 @@
-"""The store of what was asked: cache and journal in one SQLite file, which several processes may share.
+"""The store of questions and answers: cache and journal in one SQLite file, which several processes may share.
 
-It holds the replies of models, and what searches for evidence found. A reply is paid for, so it is on disk before
-anyone uses it: `put` returns when its transaction is through fsync. One thread of its own does all the writing and
-takes whatever has gathered since its last commit into the next one, so a thousand replies a second cost some dozens of
-fsyncs. Reading is done in place: one look-up in an index takes some tens of microseconds, less than handing it to a
-thread.
+It holds the replies of models and the results of searches for evidence. A reply is paid for, so it is on disk before
+it is used: `put` returns after its transaction's fsync. A thread of the store does all writing. Each commit takes the
+rows that have gathered since the last one, so a thousand replies per second cost some dozens of fsyncs. Reads run in
+the caller's thread: one look-up in an index takes some tens of microseconds, less than a hand-over to a thread.
 
-The file is append-only: a question may fail on Monday and be answered on Tuesday, and both are kept, but it is answered
-once. A unique index over answered rows says so to all processes at once.
+The file is append-only: a question may fail on Monday and be answered on Tuesday, and both rows are kept, but it is
+answered once. A unique index over answered rows ensures that for all processes.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from fcjax.core.errors import OutputError
+from fcjax.core.folders import cache_folder
 from fcjax.core.passages import Found
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.entries import (
@@ -35,6 +35,7 @@ from fcjax.io.entries import (
     SEARCH,
     UNREADABLE,
     DamagedError,
+    failed_status,
     pack,
     pack_answer,
     pack_prompt,
@@ -44,7 +45,18 @@ from fcjax.io.entries import (
     unpack_found,
 )
 from fcjax.io.entries import prompt_key as prompt_key
-from fcjax.io.schema import COUNTED, INSERT, PATIENCE, connect, damaged_file, is_busy, is_damaged, locked, patiently
+from fcjax.io.schema import (
+    COUNTED,
+    INSERT,
+    PATIENCE,
+    connect,
+    damaged_file,
+    is_busy,
+    is_damaged,
+    locked,
+    patiently,
+    unwritable,
+)
 
 GROUP: Final = 1024  # rows a transaction at most, so that no other process waits long
 
@@ -55,8 +67,11 @@ Read = Callable[[bytes], Stored]
 
 
 def default_path() -> Path:
-    """The store that commands share unless told otherwise: `FCJAX_STORE`, or a file in the user's cache folder."""
-    return Path(os.environ.get("FCJAX_STORE") or Path.home() / ".cache" / "fcjax" / "replies.sqlite")
+    """The store that commands use by default: `FCJAX_STORE`, or `replies.sqlite` in the user's cache folder.
+
+    Raises `SettingsError` where there is neither.
+    """
+    return Path(os.environ.get("FCJAX_STORE") or cache_folder() / "replies.sqlite")
 
 
 @dataclass(slots=True)
@@ -66,22 +81,22 @@ class StoreStats:
     hits: int = 0
     misses: int = 0
     stored: int = 0  # rows written, failures among them
-    known: int = 0  # replies that came too late: another process had stored one
+    known: int = 0  # replies that were not stored, as another process had stored one
     damaged: int = 0  # rows that could not be read; each was a miss
     commits: int = 0
 
 
 @dataclass(slots=True)
 class _Job:
-    """Something to do in the writer's next transaction, and who waits for it."""
+    """Work for the writer's next transaction, and the future that waits for it."""
 
     do: Callable[[], Any]
-    result: asyncio.Future[Any] | None = None  # None where nobody waits
+    result: asyncio.Future[Any] | None = None  # None where the result is not needed
     value: Any = None
     error: Exception | None = None
 
     def settle(self) -> None:
-        if self.result is None or self.result.done():  # done: whoever waited was cancelled
+        if self.result is None or self.result.done():  # done: the waiting task was cancelled
             return
         if self.error is not None:
             self.result.set_exception(self.error)
@@ -92,8 +107,8 @@ class _Job:
 class Store:
     """An open store; `Store.open` makes one, in every process its own.
 
-    Its methods are called in the thread of an event loop. They never keep it from its work: they wait for other
-    processes without blocking, and writing happens in a thread.
+    Its methods are called in the thread of an event loop and do not block it: they wait for other processes
+    asynchronously, and writing happens in a thread.
     """
 
     def __init__(
@@ -129,7 +144,7 @@ class Store:
         return cls(place, connect(place, readonly=readonly), writer, clock)
 
     def close(self) -> None:
-        """Write what is left and let go of the file; a second time does nothing."""
+        """Write what is left and close the file; a second call does nothing."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
@@ -145,18 +160,18 @@ class Store:
     async def get(self, key: str, *, replay: bool = False) -> Answer | None:
         """The stored answer to a question, or None.
 
-        A live run gets replies. In replay the latest failure, or a reply in which nobody could find an answer, will do
-        as well, so that a run repeats itself whole. A row that is damaged is a miss.
+        A live run gets replies only. A replay also gets the latest failure, or a reply in which no answer was found, so
+        that it repeats the whole run. A damaged row is a miss.
         """
         return await self._get(key, replay, unpack_answer)
 
     async def get_found(
         self, retriever: str, query: str, k: int, *, replay: bool = False, max_age: float | None = None
     ) -> Found | Failure | None:
-        """What a search found before, or None.
+        """The stored result of a search, or None.
 
-        In replay, the latest failure will do as well, and what is outdated. A live run takes nothing that is older than
-        `max_age` seconds, and makes way for what is found anew.
+        A replay also gets the latest failure, and outdated results. A live run gets no result older than `max_age`
+        seconds; such a row is marked outdated, so that a new one can be stored.
         """
         key = search_key(retriever, query, k)
         if max_age is not None and not replay:
@@ -189,11 +204,11 @@ class Store:
         usage: Usage | None = None,
         cost: float | None = None,
     ) -> Answer:
-        """Store what came of a question; returns when that is durable.
+        """Store the outcome of a question; returns when it is durable.
 
-        `usage` and `cost` are what all its tries were billed; by default, what a reply says of itself.
-        Returns what now stands under `key`: `outcome`, or the reply that another process stored before it. Who goes on
-        with that one takes the course that a replay will take. Raises `OutputError` where it could not be written.
+        `usage` and `cost` are the sums over all tries; by default, those of the reply.
+        Returns the row that now stands under `key`: `outcome`, or the reply that another process stored before it. A
+        run that uses the returned one does as its replay will. Raises `OutputError` where it cannot be written.
         """
         reply = outcome if isinstance(outcome, Reply) else None
         if reply is not None:
@@ -219,9 +234,9 @@ class Store:
     async def put_found(
         self, retriever: str, query: str, k: int, outcome: Found | Failure, *, seconds: float | None = None
     ) -> Found | Failure:
-        """Store what came of a search; returns when that is durable, and what, as `put` does.
+        """Store the outcome of a search; returns as `put` does.
 
-        Raises `OutputError` where it could not be written.
+        Raises `OutputError` where it cannot be written.
         """
 
         def row() -> dict[str, Any]:
@@ -244,7 +259,7 @@ class Store:
         def insert() -> Stored:
             whole = row() | {
                 "key": bytes.fromhex(key),
-                "status": outcome.kind if isinstance(outcome, Failure) else ANSWERED,
+                "status": failed_status(outcome) if isinstance(outcome, Failure) else ANSWERED,
                 "answer": pack_answer(outcome),  # type: ignore[arg-type]  # the type variable is one of its kinds
                 "created": self._clock(),
             }
@@ -255,14 +270,14 @@ class Store:
         return stored
 
     async def reject(self, key: str) -> None:
-        """Call a stored reply unreadable: only a replay gets it from now on, and a new one may be stored.
+        """Mark a stored reply as unreadable: only a replay gets it from now on, and a new one may be stored.
 
-        Raises `OutputError` where that could not be written.
+        Raises `OutputError` where that cannot be written.
         """
         await self._written(lambda: self._writer.execute(_REJECT, (bytes.fromhex(key),)))
 
     async def _retire(self, key: str, before: float) -> None:
-        """Call an answer outdated that is older than `before`."""
+        """Mark an answer older than `before` as outdated."""
         if self._thread is not None and await self._look(_OLD, key, before):
             await self._written(lambda: self._writer.execute(_RETIRE, (bytes.fromhex(key), before)))
 
@@ -276,11 +291,11 @@ class Store:
                     self.stats.damaged += 1
                     return []
                 if not is_busy(error) or time.monotonic() > deadline:
-                    raise self._trouble(error) from error
-            await asyncio.sleep(0.005)  # another process mends the log after a crash
+                    raise self._error(error) from error
+            await asyncio.sleep(0.005)  # another process repairs the log after a crash
 
     def _set_aside(self, row: int) -> None:
-        """Take a damaged row out of the way of a new answer."""
+        """Mark a row as damaged, so that a new answer can be stored."""
         self.stats.damaged += 1
         if self._thread is not None:
             self._jobs.put(_Job(lambda: self._writer.execute(_SET_ASIDE, (row,))))
@@ -292,10 +307,10 @@ class Store:
         self._jobs.put(_Job(do, result))
         return await result
 
-    # What follows runs in the writer's thread.
+    # The methods below run in the writer's thread.
 
     def _write(self) -> None:
-        """Do what waits in one transaction, and settle it when that is durable."""
+        """Run the waiting jobs in one transaction, and settle them when it is durable."""
         ends = False
         while not ends:
             jobs: list[_Job] = []
@@ -318,7 +333,7 @@ class Store:
                     job.value = job.do()
                 except sqlite3.Error:
                     raise
-                except Exception as error:  # this job's own fault, such as an option that is no JSON
+                except Exception as error:  # this job's own fault, such as an option that is not JSON
                     job.error = error
             self._writer.executemany(_COUNT, counts)
             self._writer.execute("COMMIT")
@@ -327,7 +342,7 @@ class Store:
             with contextlib.suppress(sqlite3.Error):
                 self._writer.execute("ROLLBACK")
             for job in jobs:
-                job.error = self._trouble(error)
+                job.error = self._error(error)
 
     def _insert(self, row: dict[str, Any], read: Read[Stored]) -> Stored | None:
         """Add a row, unless its question is answered: then that answer, and nothing is added."""
@@ -344,28 +359,28 @@ class Store:
         return answer
 
     def _news(self) -> list[tuple[str, int]]:
-        """Our statistics since the last time, to be added to those of all runs."""
+        """The statistics since the last call, to be added to those of all runs."""
         now = {name: getattr(self.stats, name) for name in COUNTED}
         news = [(name, now[name] - self._counted[name]) for name in COUNTED if now[name] != self._counted[name]]
         self._counted = now
         return news
 
-    def _trouble(self, error: sqlite3.Error) -> OutputError:
+    def _error(self, error: sqlite3.Error) -> OutputError:
         if is_busy(error):
             return OutputError(locked(self.path))
         if is_damaged(error):
             return OutputError(damaged_file(self.path, error))
-        return OutputError(f"{self.path}: the store cannot be used ({error}); see to the disk, then run again")
+        return OutputError(unwritable(self.path, error))
 
 
 def _settle(jobs: list[_Job]) -> None:
-    """Tell those who wait, every loop once."""
+    """Settle the waiting futures, with one call per loop."""
     waiting: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
         if job.result is not None:
             waiting.setdefault(job.result.get_loop(), []).append(job)
     for loop, its in waiting.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
             loop.call_soon_threadsafe(_settle_here, its)
 
 

@@ -18,7 +18,7 @@ def longest_answer(prompt: Prompt) -> int:
 
 
 def billed(outcome: Outcome, expected: Usage) -> Usage:
-    """Tokens of a call: as the server says, estimated where a reply says nothing, none for a call that failed."""
+    """Tokens of a call: as reported by the server, estimated where a reply has none, zero for a call that failed."""
     match outcome:
         case StepDown():
             return Usage()

@@ -1,7 +1,7 @@
 """A cutset's assignments as rows of one sweep: what an assignment leaves of a wide core, and its exact share of Z.
 
 The rest of the core, without the cutset, has one elimination order; an assignment only changes its unaries. `search`
-walks the assignments; `hoelder` bounds those that are not complete. (SPEC 4.)
+walks the assignments; `hoelder` bounds those that are not complete. (SPEC 4; for the papers see `cutset`.)
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fcjax.kernels import plan, sweep_lanes, sweep_log
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.cutset import CLAMP, log_weight
 from fcjax.kernels.logspace import log_add
 
@@ -51,9 +51,9 @@ class Search(NamedTuple):
     )  # [7] float64: LOG_L (log), OPEN (R over exp(REFERENCE)), REFERENCE (log), ROWS, NODES, HEAP, SOLVED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start(core, cut, order, belief, message, nodes):
-    """A search that knows nothing yet; `order` eliminates the rest."""
+    """A search before its first step; `order` eliminates the rest."""
     count, edges, rest = len(core.unary), len(core.tail), len(order)
     place, names = np.full(count, -1, np.int32), np.arange(count)
     ptr, bits, held = np.zeros(rest + 1, np.int64), np.empty(rest, np.int32), np.empty(rest, np.bool_)
@@ -101,20 +101,20 @@ def start(core, cut, order, belief, message, nodes):
         np.zeros(7),
     )  # fmt: skip
     search.scalar[LOG_L] = search.scalar[REFERENCE] = -math.inf
-    for i in range(len(cut)):  # the first assignment to try: what belief propagation believes
+    for i in range(len(cut)):  # the first assignment to try, by belief propagation
         search.state[0, i] = belief[cut[i]] > 0
     return search
 
 
 class Workspace(NamedTuple):
-    """What the sweeps of the rest take and give, for `LANES` rows; made once a search."""
+    """Inputs and outputs of the sweeps of the rest, for `LANES` rows; made once per search."""
 
     state: np.ndarray  # [LANES, D] int8: assignments of the rows at hand
     unary: np.ndarray  # [LANES, R, 2] float64: log unaries of the rows
     cut_unary: np.ndarray  # [D, 2] float64: of the unassigned cutset variables
-    shared: np.ndarray  # [R, 2] float64: what rows have in common
+    shared: np.ndarray  # [R, 2] float64: the part that all rows share
     cut_shared: np.ndarray  # [D, 2] float64: likewise
-    constant: np.ndarray  # [LANES] float64: logarithms of what is left over beside the rest
+    constant: np.ndarray  # [LANES] float64: logarithms of the factors outside of the rest
     log_z: np.ndarray  # [LANES] float64: of the rest
     held: np.ndarray  # [LANES] bool
     p: np.ndarray  # [LANES, R] float64
@@ -124,7 +124,7 @@ class Workspace(NamedTuple):
     lanes: sweep_lanes.SweepBuffers
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def workspace(search, wanted):
     """`wanted [M]` says whose joint posteriors are asked for."""
     rest, arcs = len(search.steps.variable), len(search.steps.arc_to)
@@ -139,7 +139,7 @@ def workspace(search, wanted):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load(core, search, unary, cut_unary):
     """The unaries of the rest and of the cutset, with nothing assigned."""
     for i in range(len(search.steps.variable)):
@@ -148,9 +148,9 @@ def load(core, search, unary, cut_unary):
         cut_unary[i] = core.unary[search.cut[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign(core, search, state, first, last, unary, cut_unary):
-    """Fold cutset variables `first:last` into their neighbours' unaries; returns the logarithm of what is left over."""
+    """Fold cutset variables `first:last` into their neighbours' unaries; returns the logarithm of the constant left."""
     constant = 0.0
     for i in range(first, last):
         v, z = search.cut[i], state[i]
@@ -166,7 +166,7 @@ def assign(core, search, state, first, last, unary, cut_unary):
     return constant
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_rest(search, work, rows, wanted, marginals):
     """Sweep the first `rows` rows: `work.log_z`, with `marginals` also `work.p` and `work.joint` of the `wanted` arcs.
 
@@ -191,7 +191,7 @@ def sweep_rest(search, work, rows, wanted, marginals):
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve(core, search, work, wanted, rows):
     """Solve the full assignments in the first `rows` rows of `work.state` exactly, and add them to the sums."""
     count = 0
@@ -210,7 +210,7 @@ def solve(core, search, work, wanted, rows):
             _add(core, search, work, wanted, lane)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(core, search, work, wanted, lane):
     """Add a solved row to the sums."""
     scalar, state, p, joint = search.scalar, work.state[lane], work.p[lane], work.joint[lane]

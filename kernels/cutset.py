@@ -1,4 +1,10 @@
-"""Which variables of a wide core to condition on, ranked by loopy belief propagation."""
+"""Which variables of a wide core to condition on, ranked by loopy belief propagation.
+
+Loopy belief propagation and conditioning on a cutset: Pearl, "Probabilistic Reasoning in Intelligent Systems", Morgan
+Kaufmann 1988, chapter 4; Dechter, "Enhancement Schemes for Constraint Processing: Backjumping, Learning, and Cutset
+Decomposition", Artificial Intelligence 41, 1990. A cutset that leaves a rest of bounded width instead of a tree (a
+w-cutset): Bidyuk and Dechter, "Cutset Sampling for Bayesian Networks", JAIR 28, 2007.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fcjax.kernels import plan
+from fcjax.kernels.compilation import kernel
 
 ROUNDS = 60  # of belief propagation, at most
 DAMPING = 0.3
@@ -29,7 +35,7 @@ class Core(NamedTuple):
     twin: np.ndarray  # [2 M] int32: the same edge's arc at the other end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_core(unary, tail, head, table):
     """A `Core` with its adjacency."""
     count, edges = len(unary), len(tail)
@@ -52,14 +58,14 @@ def make_core(unary, tail, head, table):
     return Core(unary, tail, head, table, row, column, edge, twin)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_weight(core, k, v, z, s):
     """The log weight of arc k of variable v, by v's state z and the other end's state s."""
     e = core.edge[k]
     return core.table[e, 2 * z + s] if core.tail[e] == v else core.table[e, 2 * s + z]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def propagate(core):
     """Loopy belief propagation in log-odds: beliefs `[K]` and, by arc of v, the message into v `[2 M]`."""
     count = len(core.unary)
@@ -90,7 +96,7 @@ def propagate(core):
     return belief, message
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank(core, belief):
     """Variables in the order in which conditioning on them helps most: many neighbours, little entropy lost."""
     count = len(core.unary)
@@ -105,7 +111,7 @@ def rank(core, belief):
     return np.argsort(-score)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose(core, ranking, target, restarts):
     """The shortest prefix of `ranking`, of one variable at least, whose removal brings the width to `target`.
 

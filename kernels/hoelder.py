@@ -1,13 +1,16 @@
 """Upper bounds on the share of Z that is left to an incomplete assignment of a cutset.
 
 A bound costs one forward sweep of the rest: assigned variables are folded into their neighbours' unaries, and an
-unassigned variable v is shattered into one message a neighbour by Hoelder's inequality. With weights w_j > 0 that sum
+unassigned variable v is shattered into one message per neighbour by Hoelder's inequality. With weights w_j > 0 that sum
 to 1 and any shifts d_j,
 
     sum_v u(v) prod_j f_j(v, x_j) <= prod_j ( sum_v [f_j(v, x_j) exp(-d_j v)]^(1 / w_j) b(v) )^(w_j),
     b(v) = u(v) exp(sum_j d_j v).
 
 Weights and shifts start from belief propagation and are tightened at the root by gradient.
+
+The inequality as a bound on Z: Liu and Ihler, "Bounding the Partition Function using Hoelder's Inequality", ICML 2011.
+The gradient steps: Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.condition import FLOOR, LOG_L, ROWS, assign, load, sweep_rest
 from fcjax.kernels.logspace import log_add
 
 RATE = 0.1  # of Adam
-STRIDE, WORTH = 4, 0.5  # tightening goes on while so many steps gain so many nats
+STRIDE, WORTH = 4, 0.5  # tightening continues while so many steps gain so many nats
 FAR = 10.0  # nats over the solved part, from which it is tried in smaller steps too
 GRAIN = 64  # chords of softplus in a unit
 CHORDS = np.log1p(np.exp(-np.arange(40 * GRAIN + 1) / GRAIN))
@@ -29,13 +32,13 @@ LAST = len(CHORDS) - 1
 MARGIN = 1e-9  # by which bounds are rounded up, against rounding errors
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reaches(search, i, depth, at):
     """Whether cutset variable i's message to a neighbour at `at` is sent: it stands still, in the rest or before i."""
     return at >= 0 or depth <= -1 - at < i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _weights(core, search, i, depth, cut_unary):
     """The sum of cutset variable i's shares, and log b(v) for v = 0, 1, by all messages that are sent."""
     v, total = search.cut[i], 0.0
@@ -47,7 +50,7 @@ def _weights(core, search, i, depth, cut_unary):
     return total, base0, base1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _softplus(distance):
     """log(1 + exp(-distance)) from above: chords of a convex function; `distance` >= 0."""
     at = distance * GRAIN
@@ -57,7 +60,7 @@ def _softplus(distance):
     return CHORDS[k] + (at - k) * (CHORDS[k + 1] - CHORDS[k])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shatter(core, search, i, depth, unary, cut_unary):
     """Sum out cutset variable i by Hoelder's inequality; returns a log constant."""
     total, base0, base1 = _weights(core, search, i, depth, cut_unary)
@@ -80,7 +83,7 @@ def _shatter(core, search, i, depth, unary, cut_unary):
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _relax(core, search, work, rows, common, depth):
     """Unaries and constants of the rows whose first `depth` cutset variables are assigned; `common` of them alike.
 
@@ -105,7 +108,7 @@ def _relax(core, search, work, rows, common, depth):
             unary[:] = 0.0  # nothing to be swept for
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def upper(core, search, work, rows, common, depth):
     """The log upper bounds, in `work.log_z`, of the nodes in the first `rows` rows of `work.state`, all of one `depth`.
 
@@ -122,7 +125,7 @@ def upper(core, search, work, rows, common, depth):
             work.log_z[lane] = math.inf if math.isnan(bound) else bound
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tighten(core, search, work, most):
     """Lower the root's bound by gradient steps on weights and shifts; returns the rows spent, `most` at most.
 

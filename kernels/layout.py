@@ -6,7 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from fcjax.kernels.compilation import kernel
 
 
 class Weights(NamedTuple):
@@ -19,7 +20,7 @@ class Weights(NamedTuple):
     wanted: np.ndarray  # [A] bool: whether restoring the eliminated variables takes the arc's joint posterior
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weigh(steps, node_ptr, reduced):
     """The factors of planned cores."""
     arcs = len(steps.arc_to)
@@ -49,7 +50,7 @@ def weigh(steps, node_ptr, reduced):
     return Weights(log_arc, arc, scale, unary, wanted)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def carry_back(steps, node_ptr, reduced, graphs, wanted, p, joint, by_variable, by_edge):
     """Posteriors `by_variable [V]` and joint ones `by_edge [E + V, 4]` of some graphs, from those by step and arc.
 
@@ -66,7 +67,7 @@ def carry_back(steps, node_ptr, reduced, graphs, wanted, p, joint, by_variable, 
                     by_edge[e, 1], by_edge[e, 2] = joint[k, 2 if flip else 1], joint[k, 1 if flip else 2]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pairs_by_factor(node_ptr, factor_ptr, ends, reduced, graphs, joint):
     """The joint posterior of each given factor's variables, `[E, 2, 2]` by [source][target]; NaN outside `graphs`."""
     pairs = np.full((len(ends), 2, 2), math.nan)
@@ -80,7 +81,7 @@ def pairs_by_factor(node_ptr, factor_ptr, ends, reduced, graphs, joint):
     return pairs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slots(steps, first, last, slot):
     """A slot of a table of fixed width for each variable of the frontier, in `slot [last - first]`; -1: needs none.
 
@@ -105,7 +106,7 @@ def slots(steps, first, last, slot):
     return used
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slot_counts(steps):
     """The number of slots that each planned graph needs, `[G]`."""
     graphs = len(steps.width)
@@ -116,7 +117,7 @@ def slot_counts(steps):
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_tile(steps, weights, graphs, unary, factors, closes):
     """Lay `graphs` into the first rows of a tile: `unary [B, C, 2]`, `factors [B, C, 2, W, 2]`, `closes [B, C]`.
 
@@ -144,7 +145,7 @@ def fill_tile(steps, weights, graphs, unary, factors, closes):
     return scale
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def empty_tile(steps, weights, graphs, tile_p, tile_joint, p, joint):
     """Carry a tile's `p [B, C]` and `joint [B, C, 2, W]` back to steps `[C]` and wanted arcs `[A, 4]`."""
     for row in range(len(graphs)):

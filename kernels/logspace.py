@@ -2,10 +2,10 @@
 
 import math
 
-from numba import njit
+from fcjax.kernels.compilation import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def log_add(a, b):
     """log(exp(a) + exp(b)); -inf where both are."""
     if a < b:

@@ -1,4 +1,4 @@
-"""Weighted mini-buckets: an upper bound on log Z, and beliefs that promise nothing (SPEC 4: `wmb`).
+"""Weighted mini-buckets: an upper bound on log Z, and beliefs without a guarantee (SPEC 4: `wmb`).
 
 Variables are eliminated one after another as in exact elimination, but the factors in a variable's bucket are shared
 out to mini-buckets over at most `i_bound` + 1 variables, which are summed out apart from each other. By Hoelder's
@@ -13,6 +13,10 @@ entropy. The pass back up makes the beliefs, the derivatives of the bound. Belie
 that is rounded or cut off in them can make a bound too low.
 
 Weights are float64 logarithms. A table is indexed by its scope, sorted by step, the first on the top bit.
+
+Mini-buckets: Dechter and Rish, "Mini-Buckets: A General Scheme for Bounded Inference", Journal of the ACM 50, 2003;
+with weights and moment matching: Liu and Ihler, "Bounding the Partition Function using Hoelder's Inequality", ICML
+2011.
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fcjax.kernels import search
+from fcjax.kernels.compilation import kernel
 
 PASSES = 10  # down and up, at most
 ENOUGH = 1e-6  # nats: a pass that changes the bound by less is the last one
@@ -58,7 +62,7 @@ class Tables(NamedTuple):
     at: np.ndarray  # [2**(i_bound + 1)] int32: workspace
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def min_degree(core):
     """An order of elimination, always the variable with the fewest neighbours next: (order `[K]`, induced width)."""
     count = len(core.unary)
@@ -96,7 +100,7 @@ def min_degree(core):
     return order, width
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _missing(scope, size, other, count):
     """How many of `other[:count]` are not in `scope[:size]`; both ascend."""
     i, missing = 0, 0
@@ -108,7 +112,7 @@ def _missing(scope, size, other, count):
     return missing
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fit(scope, size, begin, made, other, count):
     """Put `other[:count]` into the mini-bucket of begin ... made - 1 that has room and grows least, or into a new one.
 
@@ -133,7 +137,7 @@ def _fit(scope, size, begin, made, other, count):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def partition(place, tail, head, i_bound):
     """The mini-buckets of an order; `place [K]` is the step of each variable, `i_bound` at least 1.
 
@@ -181,7 +185,7 @@ def partition(place, tail, head, i_bound):
     return Buckets(first, scope[:made], size[:made], parent[:made], home, start)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _project(scope, size, other, count, at):
     """Where a table over `other[:count]` keeps each entry of one over `scope[:size]`, to `at [2**size]`."""
     at[0], j = 0, count - 1
@@ -194,7 +198,7 @@ def _project(scope, size, other, count, at):
             at[block + x] = at[x] | bit
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _project_edge(buckets, core, place, e, at):
     """The mini-bucket of an edge, and where the edge's table keeps each of its entries."""
     m, pair = buckets.home[e], np.empty(2, np.int32)
@@ -207,7 +211,7 @@ def _project_edge(buckets, core, place, e, at):
     return m
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lay(buckets, core, place, order):
     """The tables to begin with: equal weights, every edge at home, unaries shared among the mini-buckets."""
     count, entries, longest = len(buckets.size), buckets.start[-1], 1 << buckets.scope.shape[1]
@@ -228,7 +232,7 @@ def _lay(buckets, core, place, order):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _believe(full, back, w, belief):
     """Write a mini-bucket's belief before its message is known; returns False where it has no mass."""
     half, top, total = len(back), -math.inf, 0.0
@@ -243,7 +247,7 @@ def _believe(full, back, w, belief):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _match(buckets, i, tables):
     """Move factors and weight between the mini-buckets of step i, their products and sum staying what they are."""
     a, b = buckets.first[i], buckets.first[i + 1]
@@ -275,7 +279,7 @@ def _match(buckets, i, tables):
     weight /= weight.sum()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _down(buckets, tables):
     """Eliminate, fitting each bucket on the way; returns an upper bound on log Z."""
     full, message, at, bound = tables.full, tables.message, tables.at, 0.0
@@ -300,7 +304,7 @@ def _down(buckets, tables):
     return bound
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _up(buckets, tables):
     """The beliefs of all mini-buckets, after `_down` found a finite bound."""
     belief, full, at, rest = tables.belief, tables.full, tables.at, np.empty(len(tables.at))
@@ -323,7 +327,7 @@ def _up(buckets, tables):
             belief[begin + x], belief[begin + half + x] = rest[x] - true, true
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bound(core, wanted, i_bound, passes, entries):
     """An upper bound on the log partition function of one core, the least of some `passes`, and the last one's beliefs.
 
@@ -367,7 +371,7 @@ def bound(core, wanted, i_bound, passes, entries):
     return least, width, done, p, joint
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(node_ptr, factor_ptr, reduced, i_bound, passes, entries):
     """Bounds and beliefs of the cores of `G` reduced graphs, each as of `bound`.
 

@@ -4,6 +4,11 @@ The sweep keeps one table over the frontier: the variables that still stand and 
 step of v all its neighbours enter the frontier and v leaves it, so the table has `width` bits, the number of variables
 then in it. A greedy rule picks the variable that makes the frontier grow least; ties are broken at random and the
 whole is restarted, the more often the wider the graph, for the cheapest order by `cost`, the sum of all table sizes.
+
+The least width over all orders is the graph's pathwidth (Bodlaender, "A Partial k-Arboretum of Graphs with Bounded
+Treewidth", Theoretical Computer Science 209, 1998). Elimination on graphs and greedy orders: Rose, "Triangulated Graphs
+and the Elimination Process", Journal of Mathematical Analysis and Applications 32, 1970; Kjaerulff, "Triangulation of
+Graphs: Algorithms Giving Small Total State Space", technical report R-90-09, Aalborg University 1990.
 """
 
 from __future__ import annotations
@@ -11,9 +16,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-CEILING = 2.0**48  # entries of tables in all, past which an order is of no use to anybody
+from fcjax.kernels.compilation import kernel
+
+CEILING = 2.0**48  # entries of tables in all, past which an order is of no use
 SHARE = 0.25  # of a sweep's time that the restarts may take
 GAIN = 4  # width that restarts can save, about
 LONGEST = 3e7  # ns that the restarts of one graph may take, whatever the sweep
@@ -40,7 +46,7 @@ class Steps(NamedTuple):
     cost: np.ndarray  # [G] float64: entries of all tables together
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _random(state):
     """xorshift64*: the next state and a number below 2**31."""
     state ^= state >> np.uint64(12)
@@ -49,7 +55,7 @@ def _random(state):
     return state, np.int64((state * np.uint64(2685821657736338717)) >> np.uint64(33))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def greedy(count, row, column, removed, seed, ceiling, order, absent, inside, done):
     """One greedy order of `count` variables with neighbours `column[row[v]:row[v + 1]]`, written to `order`.
 
@@ -103,7 +109,7 @@ def greedy(count, row, column, removed, seed, ceiling, order, absent, inside, do
     return steps, width, cost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def neighbours(count, edges, tail, head, index, row, column):
     """Adjacency of `count` variables in `row [count + 1]`, `column [2 len(edges)]`; `index` numbers them."""
     row[: count + 1] = 0
@@ -122,7 +128,7 @@ def neighbours(count, edges, tail, head, index, row, column):
     row[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(count, row, column, removed, restarts, widest, order):
     """The cheapest of some greedy orders, written to `order`; returns (steps, width, cost).
 
@@ -145,7 +151,7 @@ def search(count, row, column, removed, restarts, widest, order):
     return steps, width, cost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lay_steps(order, steps, edges, tail, head, names, place, ptr, to, edge, flipped, bit, opens, held, bits):
     """Write one order's arcs and table sizes; `order` holds positions in `names`, `place` is workspace by name.
 
@@ -196,7 +202,7 @@ def lay_steps(order, steps, edges, tail, head, names, place, ptr, to, edge, flip
     return ptr[steps]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plan(node_ptr, factor_ptr, reduced, restarts, widest, chosen):
     """Orders for the cores of the `chosen [G]` of `G` reduced graphs; the others get width 0 and no steps.
 

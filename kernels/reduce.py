@@ -11,6 +11,9 @@ Weights are float64 logarithms, so that neither a probability of 0 nor 1,600 dec
 anything. A variable or edge that nothing was added to yet keeps its linear weights: most variables are summed out with
 one logarithm a message. Results that come near the end of the linear range are done again in logarithms.
 
+This is bucket elimination (Dechter, "Bucket Elimination: A Unifying Framework for Reasoning", Artificial Intelligence
+113, 1999) as far as it makes no new table over more than two variables.
+
 Flat arrays hold many graphs: graph g owns variables `node_ptr[g]:node_ptr[g + 1]`, and so on.
 """
 
@@ -20,7 +23,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from fcjax.kernels.compilation import kernel
 
 LEAST = 1e-250  # under this a sum of linear products may have lost terms
 
@@ -48,7 +52,7 @@ class Reduced(NamedTuple):
     log_z: np.ndarray  # [G] float64: the log partition function of the parts that were eliminated whole
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _link(h, v, first, after, before):
     """Put half-edge h at the front of v's list."""
     old = first[v]
@@ -59,7 +63,7 @@ def _link(h, v, first, after, before):
     first[v] = h
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _connect(e, a, b, tail, head, degree, first, after, before):
     """Make e the edge from a to b."""
     tail[e], head[e] = a, b
@@ -69,7 +73,7 @@ def _connect(e, a, b, tail, head, degree, first, after, before):
     degree[b] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _unlink(h, v, first, after, before):
     if before[h] >= 0:
         after[before[h]] = after[h]
@@ -79,7 +83,7 @@ def _unlink(h, v, first, after, before):
         before[after[h]] = before[h]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(a, b, degree, first, after, tail, head):
     """The edge between a and b, or -1; looks through the shorter list."""
     if degree[b] < degree[a]:
@@ -93,13 +97,13 @@ def _find(a, b, degree, first, after, tail, head):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _at(v_is_tail, z, s):
     """Where an edge keeps its weight for state z of the variable at hand and state s of the other end."""
     return 2 * z + s if v_is_tail else 2 * s + z
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum(false, true):
     """(log(exp(false) + exp(true)), the share of `true` in it); the share is 0 where both are -inf."""
     if true == -math.inf:
@@ -112,14 +116,14 @@ def _sum(false, true):
     return false + math.log1p(ratio), ratio / (1.0 + ratio)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_variable(v, weight, logged):
     if not logged[v]:
         logged[v] = True
         weight[v, 0], weight[v, 1] = math.log(weight[v, 0]), math.log(weight[v, 1])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _log_edge(e, table, logged):
     if not logged[e]:
         logged[e] = True
@@ -127,7 +131,7 @@ def _log_edge(e, table, logged):
             table[e, i] = math.log(table[e, i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leaf_message(v, e, v_tail, weight, table, variable_logged, edge_logged, share, message):
     """Sum leaf v out over its edge: `message[:2]`, logs by the neighbour's state, and `share[:2]`, P(v | it)."""
     if not variable_logged[v] and not edge_logged[e]:
@@ -148,7 +152,7 @@ def _leaf_message(v, e, v_tail, weight, table, variable_logged, edge_logged, sha
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _chain_message(v, e, v_tail, e2, v_tail2, weight, table, variable_logged, edge_logged, share, message):
     """Sum v out over its two edges: the same by the states [s][r] of the two neighbours, four entries each."""
     if not (variable_logged[v] or edge_logged[e] or edge_logged[e2]):
@@ -176,7 +180,7 @@ def _chain_message(v, e, v_tail, e2, v_tail2, weight, table, variable_logged, ed
             )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reduce(node_ptr, factor_ptr, unary, ends, tables):
     """Reduce `G` graphs; `unary [V, 2]`, `tables [E, 2, 2]` are linear weights >= 0, `ends [E, 2]` within a graph."""
     graphs = len(node_ptr) - 1
@@ -327,7 +331,7 @@ def reduce(node_ptr, factor_ptr, unary, ends, tables):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def restore(node_ptr, reduced, graphs, p, joint):
     """Fill in the posteriors of the eliminated variables of `graphs`, in place.
 
@@ -369,7 +373,7 @@ def restore(node_ptr, reduced, graphs, p, joint):
             pg[v] = min(1.0, jg[e, _at(v_tail, 1, 0)] + jg[e, _at(v_tail, 1, 1)])  # rounding may pass 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_all(node_ptr, factor_ptr, unary, ends, tables):
     """A `Reduced` in which nothing was eliminated and every factor is an edge: for what sums cannot simplify."""
     graphs, nodes, factors = len(node_ptr) - 1, len(unary), len(ends)

@@ -3,6 +3,10 @@
 Assignments of the whole cutset are solved exactly and make up L, a lower bound on Z; upper bounds of the open nodes
 make up R. Z lies in [L, L + R], and a posterior of L_v / L among the solved ones in [L_v, L_v + R] / (L + R). The node
 with the largest bound is opened first, one cutset variable at a time.
+
+Best-first search with bounds from mini-buckets: Marinescu and Dechter, "Best-First AND/OR Search for Graphical Models",
+AAAI 2007; for the partition function, Lou, Dechter and Ihler, "Anytime Anyspace AND/OR Search for Bounding the
+Partition Function", AAAI 2017. Here the tree is over a cutset only, and the rest is summed out exactly.
 """
 
 from __future__ import annotations
@@ -11,22 +15,22 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from fcjax.kernels import condition, cutset, hoelder
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.condition import HEAP, LOG_L, NODES, OPEN, REFERENCE, ROWS, SOLVED
 
 LANES = condition.LANES
 LEVELS = 3  # cutset variables that an opening assigns: 2 ** LEVELS = LANES
 SPARE = 4  # nodes beyond the rows
 TIGHTEN = 50  # gradient steps at the root, at most
-RECOUNT = 64  # openings after which the sum of the open bounds is made anew, against rounding errors
+RECOUNT = 64  # openings after which the open bounds are summed again, against rounding errors
 BAND = 2e-5  # half the width of the tie band round one half (SPEC 3)
 EPS = 1e-5
 
 
 class SearchResult(NamedTuple):
-    """What a search knows of one core of `K` variables and `M` edges."""
+    """The state of a search of one core of `K` variables and `M` edges, as results."""
 
     log_z: float  # of the solved assignments: a lower bound
     excess: float  # R / L; inf where nothing was solved
@@ -37,7 +41,7 @@ class SearchResult(NamedTuple):
     width: int  # of the rest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rise(heap, bound, at):
     node = heap[at]
     while at > 0:
@@ -49,7 +53,7 @@ def _rise(heap, bound, at):
     heap[at] = node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sink(heap, bound, size):
     node, at = heap[0], 0
     while 2 * at + 1 < size:
@@ -63,7 +67,7 @@ def _sink(heap, bound, size):
     heap[at] = node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _push(search, node):
     size = np.int64(search.scalar[HEAP])
     search.heap[size] = node
@@ -72,7 +76,7 @@ def _push(search, node):
     _rise(search.heap, search.bound, size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pop(search):
     node = search.heap[0]
     size = np.int64(search.scalar[HEAP]) - 1
@@ -84,9 +88,9 @@ def _pop(search):
     return node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _recount(search):
-    """The sum of the open bounds, over exp(REFERENCE), made anew."""
+    """Sum the open bounds, over exp(REFERENCE), again."""
     total = 0.0
     for i in range(np.int64(search.scalar[HEAP])):
         total += math.exp(search.bound[search.heap[i]] - search.scalar[REFERENCE])
@@ -94,7 +98,7 @@ def _recount(search):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def excess(search):
     """R / L, the sum of the open bounds over that of the solved assignments."""
     if search.scalar[LOG_L] == -math.inf:
@@ -102,7 +106,7 @@ def excess(search):
     return max(0.0, search.scalar[OPEN]) * math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def all_certain(p, r):
     """Whether every interval of `p`, rounded outward by EPS, lies on one side of the tie band or inside it."""
     for v in range(len(p)):
@@ -112,19 +116,19 @@ def all_certain(p, r):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _core_certain(search, r):
     return all_certain(search.mass * math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]), r)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin(core, search, work, wanted, tighten):
-    """Solve the most believed assignment, tighten the root, and open it."""
+    """Solve the assignment that belief propagation ranks first, tighten the root, and open it."""
     work.state[0] = search.state[0]
     condition.solve(core, search, work, wanted, 1)
     search.scalar[ROWS] += 1
     if len(search.cut) == 0:
-        return  # that was all of Z
+        return  # the one assignment is all of Z
     if tighten > 0:
         hoelder.tighten(core, search, work, tighten)
     hoelder.upper(core, search, work, 1, 0, 0)
@@ -137,7 +141,7 @@ def begin(core, search, work, wanted, tighten):
         _push(search, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(core, search, work, wanted, believed, rows, tail, labels):
     """Open nodes until R / L < `tail`, or every label is certain where `labels` says so, or `rows` are spent.
 
@@ -158,7 +162,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
             _recount(search)
         node = _pop(search)
         depth = np.int64(search.depth[node])
-        levels = LEVELS if (count - depth) % LEVELS == 0 else (count - depth) % LEVELS  # all later ones are whole
+        levels = LEVELS if (count - depth) % LEVELS == 0 else (count - depth) % LEVELS  # later ones take all
         children = 0
         for digits in range(1 << levels):
             work.state[children] = search.state[node]
@@ -182,7 +186,7 @@ def advance(core, search, work, wanted, believed, rows, tail, labels):
     return excess(search)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_core(g, node_ptr, factor_ptr, reduced):
     """The core of graph g, with every table and unary scaled to a largest entry of 1.
 
@@ -218,7 +222,7 @@ def take_core(g, node_ptr, factor_ptr, reduced):
     return cutset.make_core(unary, tail, head, table), variables, wanted, scale
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prepare(core, wanted, target, restarts, rows):
     """Choose a cutset that leaves a width of `target`, and set up a search of `rows` at most.
 
@@ -232,9 +236,9 @@ def prepare(core, wanted, target, restarts, rows):
     return search, condition.workspace(search, wanted), belief[cut]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def most_believed(core, search, work, wanted, belief, rows):
-    """Solve the `rows` assignments of the largest product of beliefs, and prove nothing.
+    """Solve the `rows` assignments with the largest product of beliefs, without a proof.
 
     Assignments are made of the most believed one by flipping variables in the order of how little that costs: after
     flips {.., i} come {.., i, i + 1} and {.., i + 1}. Each is generated once, in order of cost.
@@ -279,9 +283,9 @@ def most_believed(core, search, work, wanted, belief, rows):
     search.scalar[ROWS] += waiting
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def report(search, r):
-    """What the search knows so far."""
+    """The result so far."""
     scale = math.exp(search.scalar[REFERENCE] - search.scalar[LOG_L]) if search.scalar[SOLVED] > 0 else 0.0
     return SearchResult(
         search.scalar[LOG_L], r, search.mass * scale, search.joint * scale, int(search.scalar[ROWS]),

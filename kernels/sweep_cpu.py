@@ -5,6 +5,10 @@ At step i the table T runs over the frontier. With A_z(x) = unary_i(z) prod_u f_
 not; neighbours that enter the frontier are bits that T is constant along. Bits are sorted by elimination step, latest
 lowest, so that the variable at hand always holds the top bit and a step reads two contiguous halves.
 
+This is variable elimination along a path decomposition (Bodlaender 1998, see `plan`; Dechter 1999, see `reduce`), known
+as the transfer matrix method in physics. That the transposed steps give every marginal at once is Darwiche, "A
+Differential Approach to Inference in Bayesian Networks", Journal of the ACM 50, 2003.
+
 The same linear steps, transposed and run backwards from a table of ones, give every posterior. A is built as an outer
 product of a high and a low half of the bits. Tables are rescaled by their sum (which compiles to vector instructions;
 a maximum does not); what was flushed to 0 at any step can move a posterior by no more than (entries) * tiny / S, where
@@ -17,13 +21,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from fcjax.kernels.compilation import kernel
 
 TINY = float(np.finfo(np.float64).tiny)
 LOW_BITS = 6  # bits of the inner loop, at least where there are as many
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def spread(out, bits, start, arc_at, arc, z, first):
     """out[x] = first * prod over `bits` positions from `start` of the factor value at that bit of x."""
     out[0] = first
@@ -41,7 +46,7 @@ def spread(out, bits, start, arc_at, arc, z, first):
                 out[x] = out[x] * low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def offsets(out, bits, start, entered, stride):
     """out[x] = where the old table keeps x's entry, without bits that have just entered. Returns the next stride."""
     out[0] = 0
@@ -57,7 +62,7 @@ def offsets(out, bits, start, entered, stride):
     return stride
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _forward(old, new, high_count, low_count, h0, h1, l0, l1, base, offset, top_half, plain):
     """One step; `plain` says that the low bits of old and new table agree. Returns the sum of the new table."""
     total = old[0] * 0
@@ -79,7 +84,7 @@ def _forward(old, new, high_count, low_count, h0, h1, l0, l1, base, offset, top_
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _backward(old, b_new, b_old, high_count, low_count, h0, h1, l0, l1, base, offset, top_half, plain, rows0, rows1):
     """The transposed step: fills `b_old`, and the sums over the low bits of T A_z B in `rows0`, `rows1`.
 
@@ -121,7 +126,7 @@ def _backward(old, b_new, b_old, high_count, low_count, h0, h1, l0, l1, base, of
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _columns(old, b_new, high_count, low_count, h0, h1, l0, l1, base, offset, top_half, cols0, cols1):
     """Sums over the high bits of T A_z B."""
     cols0[:low_count] = 0
@@ -138,7 +143,7 @@ def _columns(old, b_new, high_count, low_count, h0, h1, l0, l1, base, offset, to
         cols1[x] *= l1[x]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _bit_sum(values, bits, b):
     """The sum of the 2**bits values whose index has bit b."""
     total, size = values[0] * 0, 1 << b
@@ -148,14 +153,14 @@ def _bit_sum(values, bits, b):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _halves(bits):
     """How many low and high bits a table is split into."""
     low = min(bits, max(LOW_BITS, bits // 2))
     return low, bits - low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _prepare(i, new, steps, arcs, arc, unary, top, scale, lanes, index, entered, arc_at):
     """A_0 and A_1 of a step as outer products of high and low bits, and where the old table keeps each entry.
 
@@ -180,7 +185,7 @@ def _prepare(i, new, steps, arcs, arc, unary, top, scale, lanes, index, entered,
     return plain
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack, one, two, lanes, index):
     """Sweep one row over steps `first:last` there and back; returns (log_z, whether the number format held it).
 
@@ -267,14 +272,14 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
     return log_z, True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def half_size(width):
     """Entries of the larger half of a table of `width` bits."""
     low, high = _halves(width)
     return 1 << max(low, high)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(steps, weights, wanted, chosen):
     """Sweep the `chosen [G]` of the planned graphs; `wanted [A]` says whose joint posteriors are needed.
 

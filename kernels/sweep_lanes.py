@@ -12,8 +12,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.sweep_cpu import TINY, offsets, spread
 
 LANES = 8  # rows of a sweep, at most
@@ -48,7 +48,7 @@ class SweepBuffers(NamedTuple):
     sums: np.ndarray  # [5, *]: of a run
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lay(steps, arc, arc_scale):
     """The program of one graph's steps; `arc [A, 4]` and `arc_scale [A]` as in `layout.Weights`."""
     count = len(steps.variable)
@@ -84,7 +84,7 @@ def lay(steps, arc, arc_scale):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def workspace(program):
     run = LANES << RUN_BITS
     return SweepBuffers(
@@ -93,7 +93,7 @@ def workspace(program):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _forward(old, new, runs, run, lanes, c0, c1, high, base, half, total):
     """One step; `total [run]` becomes the sum of the new table's runs."""
     total[:run] = 0.0
@@ -107,7 +107,7 @@ def _forward(old, new, runs, run, lanes, c0, c1, high, base, half, total):
             total[j] += value
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _backward(old, b_new, b_old, runs, run, lanes, c0, c1, high, base, half, sum0, sum1, total):
     """The transposed step: adds to `b_old`; sums over all runs of T A_z B in `sum0`, `sum1`, and of B's in `total`."""
     for sums in (sum0, sum1, total):
@@ -129,7 +129,7 @@ def _backward(old, b_new, b_old, runs, run, lanes, c0, c1, high, base, half, sum
             sum1[j] += t1[j] * c
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _high_sums(old, b_new, runs, run, lanes, c0, c1, high, base, half, bit, sum0, sum1):
     """Sums of T A_z B over the runs whose index has `bit`."""
     sum0[:run] = 0.0
@@ -145,7 +145,7 @@ def _high_sums(old, b_new, runs, run, lanes, c0, c1, high, base, half, bit, sum0
                 sum1[j] += t1[j] * (b[j] * (w1 * c1[j]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _coefficients(program, i, unary, lanes, scale, out):
     """The factors of step i over a run, with the unaries of the lanes, the larger one scaled to `scale`."""
     first = program.low_at[i]
@@ -159,7 +159,7 @@ def _coefficients(program, i, unary, lanes, scale, out):
             out[1, x * lanes + lane] = u1 * program.low[1, first + x]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(program, unary, lanes, keep, work, log_z, held):
     """Sweep `lanes` rows forward; `unary [L, R, 2]` are logarithms.
 
@@ -203,7 +203,7 @@ def sweep(program, unary, lanes, keep, work, log_z, held):
                 scale[lane] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_back(program, unary, lanes, work, wanted, p, joint, held):
     """The way back of the rows that `sweep` has just swept.
 
@@ -259,7 +259,7 @@ def sweep_back(program, unary, lanes, work, wanted, p, joint, held):
         b_new, b_old = b_old, b_new
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lane_sum(values, run, lanes, lane, bit):
     """The sum of one lane of a run; with `bit` >= 0 only of entries whose index has that bit."""
     total = 0.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.logspace import log_add
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def source(x, new, entered):
     """Where the old table keeps entry x of the new one: bits that have just entered do not count."""
     at, stride = 0, 1
@@ -26,7 +26,7 @@ def source(x, new, entered):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arc_weights(x, arcs, steps, arc, unary0, unary1):
     """log A_0(x), log A_1(x)."""
     for k in arcs:
@@ -36,7 +36,7 @@ def arc_weights(x, arcs, steps, arc, unary0, unary1):
     return unary0, unary1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_row(steps, first, last, arc, unary, wanted, p, joint):
     """As `sweep_cpu.sweep_row`, all weights logarithms and unscaled; returns log_z."""
     count = last - first
@@ -88,7 +88,7 @@ def sweep_row(steps, first, last, arc, unary, wanted, p, joint):
     return log_z
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(steps, weights, wanted, chosen, log_z, p, joint):
     """Sweep the `chosen [G]` of the planned graphs, results written over `log_z [G]`, `p [C]`, `joint [A, 4]`."""
     for g in range(len(steps.width)):

@@ -1,6 +1,7 @@
 """The most probable assignment: the frontier sweep with maxima for sums, in float64 logarithms, and the way back.
 
-Ties go to the state false, from the last eliminated variable to the first, each given those after it.
+Ties go to the state false, from the last eliminated variable to the first, each given those after it. For maxima in
+bucket elimination see Dechter 1999, cited in `reduce`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from fcjax.kernels.compilation import kernel
 from fcjax.kernels.sweep_log import arc_weights, source
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mark_entered(steps, i, entered):
     """Which bits of the table after step i were not there before."""
     entered[: steps.bits[i]] = False
@@ -22,7 +23,7 @@ def _mark_entered(steps, i, entered):
             entered[steps.arc_bit[k]] = True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_row(steps, first, last, arc, unary, state):
     """Maximise over steps `first:last`; writes each step's best state to `state [last - first]` int8.
 
@@ -61,7 +62,7 @@ def sweep_row(steps, first, last, arc, unary, state):
     return table[0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(steps, weights, chosen):
     """Maximise the `chosen [G]` of the planned graphs: (log weight `[G]`, state of each step's variable `[C]` int8)."""
     best, state = np.full(len(steps.width), math.nan), np.zeros(len(steps.variable), np.int8)

@@ -15,7 +15,6 @@ every step; `held` is False for rows where flushed entries could have mattered, 
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from threading import Lock
 from typing import NamedTuple
@@ -28,9 +27,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fcjax.kernels import layout
 from fcjax.kernels.plan import Steps
-
-TRACES: Counter[tuple[int, int, int]] = Counter()
-"""How often each size class (B, W, C) was traced in this process; a second time would be a second compile."""
 
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -79,7 +75,6 @@ def sweep(unary: Float[Array, "B C 2"], factors: Float[Array, "B C 2 W 2"], clos
     1 where the slot is not a neighbour's), `closes` the slot of the step's own variable, or -1.
     """
     rows, steps, _, width, _ = factors.shape
-    TRACES[rows, width, steps] += 1
     low = (width + 1) // 2
 
     def products(step: tuple[Array, Array, Array]) -> tuple[Array, Array]:

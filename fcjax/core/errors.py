@@ -1,4 +1,4 @@
-"""The few exceptions of the house. Each says what was seen, what is allowed, and what to change (SPEC 7)."""
+"""The exceptions of fcjax. A message says what was found, what is allowed, and what to change (SPEC 7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class FcjaxError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of an input: where it stands, what was seen there, what is allowed (SPEC 7)."""
+    """One fault of an input: where it is, what was found there, what is allowed (SPEC 7)."""
 
     message: str  # "probability is 1.2; allowed: a number from 0 to 1"
     file: str | None = None
@@ -44,11 +44,11 @@ class OutputError(FcjaxError, OSError):
 
 
 class BudgetError(FcjaxError):
-    """A run's budget is used up before its work is done. What was answered until then is kept."""
+    """A run's budget is used up before its work is done. Answers up to then are kept."""
 
 
 def refuse_where_all_lack(first: Fault | None, lacking: int, total: int, what: str) -> None:
-    """Raise `InputError` where nothing can be done for any row: the `first` one's fault, and how many are like it."""
+    """Raise `InputError` where every row has a fault: the `first` one's, and the number of rows like it."""
     if first is not None and lacking == total:
         more = f" (and so it is with {counted(total - 1, f'other {what}')})" if total > 1 else ""
         raise InputError(replace(first, message=first.message + more))

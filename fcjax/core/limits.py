@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from functools import cache
+from math import ceil, isfinite
 from typing import Any, Literal
 
 from fcjax.core.checks import check_number
@@ -15,7 +16,8 @@ Method = Literal["wmb"]
 
 EXACT_WIDTH = {"tight": 16, "label": 14, "fast": 10}  # where elimination costs about what a proof or an estimate does
 CUTSET_WIDTH = {"tight": 10, "label": 10, "fast": 8}
-AFFORDABLE_WIDTH = 21  # elimination takes a fraction of a second
+AFFORDABLE_WIDTH = 21  # at which elimination takes a fraction of a second
+WIDEST = 40  # that may be asked for: a table of 8 TiB
 I_BOUND = 6  # FactReasoner's
 
 
@@ -23,9 +25,9 @@ I_BOUND = 6  # FactReasoner's
 class Limits:
     """What inference may spend on one graph; pass it to `infer`.
 
-    By default that is the same from run to run: `memory` is 1 GiB, less only on a machine that does not have 2 GiB for
-    each of its cores, and no clock is looked at. With `seconds`, what a proof comes to depends on how fast the machine
-    happens to be. Raises `SettingsError` for values outside of what is allowed.
+    The defaults give the same results from run to run: `memory` is 1 GiB, less only on a machine that does not have
+    2 GiB for each of its cores, and time is not measured. With `seconds`, the result of a proof depends on the speed of
+    the machine. Raises `SettingsError` for values outside of what is allowed.
     """
 
     exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the cost
@@ -40,7 +42,7 @@ class Limits:
     def __post_init__(self) -> None:
         inf = float("inf")
         for name, low, high, whole, none in (
-            ("exact_width", 0, 40, True, True),
+            ("exact_width", 0, WIDEST, True, True),
             ("memory", 1, inf, False, True),
             ("rows", 2, inf, True, False),
             ("seconds", 0, inf, False, True),
@@ -52,12 +54,12 @@ class Limits:
             check_number(name, getattr(self, name), low, high, whole=whole, none=none)
 
     def width(self, effort: str) -> int:
-        """The width up to which a graph is eliminated at once."""
+        """The width up to which a graph is eliminated without a search."""
         return EXACT_WIDTH[effort] if self.exact_width is None else self.exact_width
 
     @property
     def affordable(self) -> int:
-        """The width up to which a graph is eliminated where nothing cheaper does."""
+        """The width up to which a graph is eliminated where no cheaper method succeeds."""
         return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
 
     def falls_back(self, effort: str) -> bool:
@@ -72,9 +74,37 @@ class Limits:
         """Table entries of 8 bytes that one graph may take."""
         return (self.memory or default_memory()) / 8
 
+    def too_wide(self, width: int, cost: float, widest: int) -> str:
+        """Why a graph is not eliminated: what that needs, what is allowed, what to change.
+
+        `width` and `cost` (table entries) are those of the order that was found; where `cost` is infinite, none was,
+        and `width` is a lower bound. `widest` is the width that is allowed.
+        """
+        bound = "" if isfinite(cost) else "at least "
+        needs, allowed = 8 * (cost if isfinite(cost) else 2.0 ** min(width, 1000)), 8 * self.entries()
+        found, remedies = [], []
+        if width > widest:
+            found.append(f"width {bound}{width}; allowed: {widest} (exact_width)")
+            remedies.append(f"`exact_width` to {bound}{width}")
+        if needs > allowed:
+            found.append(f"{bound}{_size(needs)} for width {bound}{width}; allowed: {_size(allowed)} (memory)")
+            remedies.append(f"`memory` to {bound}{_size(needs)}")
+        if width > WIDEST:
+            remedies = [f"the graph's width is over {WIDEST}, which no limit allows"]
+        elif remedies:
+            remedies = [f"raise {' and '.join(remedies)}"]
+        return "; ".join([f"exact inference needs {', and '.join(found) or f'width {width}'}", *remedies])
+
     def resolved(self) -> dict[str, Any]:
         """The limits by name, with the default memory as a number."""
         return asdict(self) | {"memory": self.memory or default_memory()}
+
+
+def _size(count: float) -> str:
+    """A number of bytes, rounded up to a tenth of a MiB or GiB."""
+    unit, name = (2**30, "GiB") if count >= 2**30 else (2**20, "MiB")
+    value = ceil(10 * count / unit) / 10
+    return f"{value:.1f} {name}" if value < 2**20 else f"{value:.0e} {name}"
 
 
 @cache
@@ -87,7 +117,7 @@ def workers() -> int:
 def default_memory() -> int:
     """Bytes for the tables of one graph: 1 GiB, halved until one for each of the machine's cores fit into half of it.
 
-    What the machine has, and not what is free at the moment: the same graphs are to have the same answers tomorrow.
+    It is the memory of the machine, not what is free at the moment: the same graphs must give the same answers later.
     """
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

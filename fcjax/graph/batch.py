@@ -1,4 +1,4 @@
-"""Many fact graphs as one table of columns, the form that the kernels take (docs/architecture.md, The engine)."""
+"""Many fact graphs as one batch of arrays, the form that the kernels take (docs/architecture.md, The engine)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class GraphBatch:
     def from_graphs(
         cls, graphs: Sequence[FactGraph], evidence: Sequence[Mapping[str, bool] | None] | None = None
     ) -> GraphBatch:
-        """The table of `graphs`; `evidence` is added to what each graph has observed itself.
+        """The batch of `graphs`; `evidence` is added to what each graph has observed itself.
 
         Raises `KeyError` for evidence on a variable that its graph does not have.
         """
-        table = cls(
+        batch = cls(
             node_ptr=_starts([len(graph.unary) for graph in graphs]),
             factor_ptr=_starts([len(graph.ends) for graph in graphs]),
             unary=_stack([graph.unary for graph in graphs], np.float64).reshape(-1, 2),
@@ -46,8 +46,8 @@ class GraphBatch:
             if graph.evidence or evidence is not None:
                 for name, state in {**graph.evidence, **((evidence and evidence[g]) or {})}.items():
                     v = graph.index[graph.aliases.get(name, name)]
-                    table.unary[table.node_ptr[g] + v, 0 if state else 1] = 0.0
-        return table
+                    batch.unary[batch.node_ptr[g] + v, 0 if state else 1] = 0.0
+        return batch
 
 
 def _starts(counts: list[int]) -> np.ndarray:

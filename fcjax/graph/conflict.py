@@ -1,8 +1,9 @@
-"""Which relations clash where a graph is inconsistent, Z = 0 (SPEC 4).
+"""Which relations are in conflict where a graph is inconsistent, Z = 0 (SPEC 4).
 
 A factor over two Boolean variables that is 0 somewhere forbids that pair of states, so Z = 0 is an unsatisfiable
-2-SAT problem: some variable can be neither false nor true. The two chains of implications that say so are the proof,
-and the relations along them are the ones to name.
+2-SAT problem: some variable can be neither false nor true. The two chains of implications that show it are the proof,
+and the relations along them are the ones to name (Aspvall, Plass and Tarjan, "A Linear-Time Algorithm for Testing the
+Truth of Certain Quantified Boolean Formulas", Information Processing Letters 8, 1979).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from fcjax.graph.fact_graph import FactGraph
 
 Literal = int  # 2 * variable + state
-Link = tuple[Literal, int | None]  # what follows, and the factor that says so; None: a prior or evidence
+Link = tuple[Literal, int | None]  # the consequence, and the factor that implies it; None: a prior or evidence
 NOTHING: Mapping[str, bool] = {}
 
 
@@ -27,7 +28,7 @@ def satisfiable(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) -> boo
 
 
 def conflicting_factors(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) -> list[int]:
-    """Indices of factors that no assignment satisfies together, in order; empty if Z > 0 or the priors alone clash."""
+    """Indices of factors that no assignment satisfies together, in order; empty if Z > 0 or only priors conflict."""
     follows = _implications(graph, observed)
     v = _impossible(follows, len(graph))
     if v is None:
@@ -36,7 +37,7 @@ def conflicting_factors(graph: FactGraph, observed: Mapping[str, bool] = NOTHING
 
 
 def describe_conflict(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) -> str:
-    """The clash in words, for a row's `reason`."""
+    """The conflict in words, for a row's `reason`."""
     seen: dict[str, str] = {}  # kept variable -> the id that it was first observed by
     states = {**graph.evidence, **observed}
     for name, state in states.items():
@@ -79,19 +80,19 @@ def _implications(graph: FactGraph, observed: Mapping[str, bool]) -> dict[Litera
 
 
 def _impossible(follows: Mapping[Literal, list[Link]], variables: int) -> int | None:
-    """The first variable whose two states imply each other: both lie in one strong component."""
+    """The first variable whose two states imply each other: both lie in one strongly connected component."""
     links = [(a, b) for a, after in follows.items() for b, _ in after]
     if not links:
         return None
     start, end = np.array(links).T
     graph = csr_array((np.ones(len(links)), (start, end)), shape=(2 * variables, 2 * variables))
     _, component = connected_components(graph, connection="strong")
-    clash = np.flatnonzero(component[0::2] == component[1::2])
-    return int(clash[0]) if len(clash) else None
+    conflict = np.flatnonzero(component[0::2] == component[1::2])
+    return int(conflict[0]) if len(conflict) else None
 
 
 def _chain(follows: Mapping[Literal, list[Link]], start: Literal, goal: Literal) -> list[int]:
-    """The factors along a shortest chain of implications from `start` to `goal`, which there must be."""
+    """The factors along a shortest chain of implications from `start` to `goal`, which must exist."""
     reached: dict[Literal, Link | None] = {start: None}
     queue = deque([start])
     while goal not in reached:

@@ -1,4 +1,4 @@
-"""Fact graphs: the only home of what a relation means (SPEC 2).
+"""Fact graphs: the only place that defines what a relation means (SPEC 2).
 
 A `FactGraph` is a pairwise Boolean Markov network kept as three small arrays, so that thousands of them are put
 together by concatenation. Its factors are plain 2 x 2 tables: nothing below this module knows of relations.
@@ -72,7 +72,7 @@ class FactGraph:
     relations: tuple[Relation, ...] = ()  # what the factors came from, in the order of `tables`; empty for bare models
     aliases: Mapping[str, str] = field(default_factory=dict)  # merged duplicate -> the variable that was kept
     evidence: Mapping[str, bool] = field(default_factory=dict)  # observed variables
-    log_scale: float = 0.0  # natural logarithm of what all weights together are to be multiplied by
+    log_scale: float = 0.0  # natural logarithm of a factor on all weights together
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -194,7 +194,7 @@ class FactGraph:
         """The graph of a bare Markov network, such as a UAI file holds; its variables are neither atom nor context.
 
         Several unary tables of a variable multiply, however small or large they are: what float64 has no room for goes
-        to `log_scale`. Raises `InputError` for what is no `MarkovModel`: a factor whose scope or values are not those
+        to `log_scale`. Raises `InputError` for a faulty `MarkovModel`: a factor whose scope or values are not those
         of one, a name that is empty or occurs twice, evidence on what is not there, and for a variable whose two
         weights are further apart than float64 can tell.
         """

@@ -1,4 +1,7 @@
-"""Graphs that are too wide to eliminate: conditioned with a proof, or estimated (SPEC 4)."""
+"""Graphs that are too wide to eliminate: conditioned on a cutset with a proof, or estimated (SPEC 4).
+
+The papers are cited where the work is done: `kernels.cutset`, `kernels.search` and `kernels.hoelder`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from fcjax.kernels import reduce, search
 BUDGET = 3e9  # table entries that one graph may cost where no time is set: some seconds
 STEP_COST = 100.0  # entries that the fixed cost of a step is worth
 NODE_BYTES = 20  # of a node of the search, beside a byte for each variable of the cutset
-BEYOND = 300.0  # nats that the root's bound is too high, past which no search gets anywhere
+BEYOND = 300.0  # nats that the root's bound is too high, past which a search does not succeed
 FEW = 4  # orders tried for an estimate
 SLICE = 64  # rows between two looks at the clock
 # A search is as hard as the nats that the root's bound is too high and the variables of the cutset, together: from
-# which hardness on is the rest so much wider?
+# which hardness on is the rest that much wider?
 WIDER = {"tight": ((60.0, 6), (40.0, 4)), "label": ((55.0, 4),)}
 
 
@@ -36,13 +39,13 @@ def condition(
     """Search the assignments of a cutset of graph g until R / L < `tail`, as far as `effort` and `limits` allow.
 
     Writes P(true) among the solved assignments to graph g's part of `p [V]`, and its joint posteriors to `joint`; the
-    result says how much was left open.
+    result holds the share that was left open.
     """
     began = perf_counter()
     core, variables, wanted, scale = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     edges = reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(core.tail)]
     most, restarts = limits.rows, limits.restarts
-    if effort == "fast":  # an assignment makes two nodes, and an order is soon paid for
+    if effort == "fast":  # an assignment makes two nodes, and further orders do not pay off
         most, restarts = min(most, 2 * limits.assignments), min(restarts, FEW)
     most = min(most, max(2, int(8 * limits.entries() / (len(variables) + NODE_BYTES))))
 

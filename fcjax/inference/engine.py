@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, get_args
 
@@ -22,6 +20,8 @@ from fcjax.core.records import EPS, Status
 from fcjax.graph.batch import GraphBatch
 from fcjax.graph.conflict import describe_conflict, satisfiable
 from fcjax.graph.fact_graph import FactGraph
+from fcjax.inference.backend import default_backend as default_backend
+from fcjax.inference.backend import use_persistent_cache as use_persistent_cache
 from fcjax.inference.conditioning import condition, interval
 from fcjax.inference.posterior import Posteriors, Solution
 from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log
@@ -31,7 +31,7 @@ Evidence = Mapping[str, bool]
 CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at most
 FEWEST = 100  # rows that a search has, at least, before elimination takes over
 PER_ROW = 1e4  # table entries of an elimination that cost what a row of a search does
-HOPELESS = 100.0  # open mass over solved mass, past which a search has nothing to say
+HOPELESS = 100.0  # open mass over solved mass, past which a search gives no answer
 OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
 
@@ -48,17 +48,17 @@ def infer(
     backend: Backend | None = None,
     timings: dict[str, float] | None = None,
 ) -> Posteriors:
-    """The posterior of every variable of every graph, one row a graph, in order.
+    """The posterior of every variable of every graph, one row per graph, in order.
 
     A graph that cannot be solved never raises: its row's `status` says why. So does a row that is an exception, for
-    input that could not be read. `evidence` observes variables, the same ones for all graphs or one mapping a graph.
+    input that could not be read. `evidence` observes variables: one mapping for all graphs, or one per graph.
     Method `wmb` is for comparison with FactReasoner: weighted mini-buckets over `i_bound` + 1 variables in place of all
-    else. Its log Z is an upper bound, and its posteriors promise nothing: every interval is [0, 1] (SPEC 4).
+    else. Its log Z is an upper bound, and its posteriors have no guarantee: every interval is [0, 1] (SPEC 4).
     `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to what is
     exact: a graph too wide for elimination is not searched, its status is `too_wide`.
     `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
-    workers. Raises `SettingsError` for arguments that make no sense.
+    workers. Raises `SettingsError` for invalid arguments.
     """
     check_choice("effort", effort, get_args(Effort))
     check_choice("backend", backend, get_args(Backend), none=True)
@@ -97,9 +97,11 @@ def _observed(
     if isinstance(evidence, Mapping):
         return [evidence] * len(graphs)
     if isinstance(evidence, str) or not isinstance(evidence, Sequence):
-        raise SettingsError(f"evidence is {evidence!r:.60}; allowed: one mapping, or a list of one a graph")
+        raise SettingsError(f"evidence is {evidence!r:.60}; allowed: one mapping, or a list of one per graph")
     if len(evidence) != len(graphs):
-        raise SettingsError(f"evidence has {len(evidence)} rows; allowed: one mapping, or one a graph ({len(graphs)})")
+        raise SettingsError(
+            f"evidence has {len(evidence)} rows; allowed: one mapping, or one per graph ({len(graphs)})"
+        )
     return evidence
 
 
@@ -180,8 +182,7 @@ def _solve(
         if not satisfiable(graphs[g], observed[g]):
             _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
         elif pairs:
-            seen = f"induced width {solution.width[g]}, over {widest} (exact_width) or what `memory` allows"
-            _fail(solution, g, Status.TOO_WIDE, f"{seen}; raise these")
+            _fail(solution, g, Status.TOO_WIDE, limits.too_wide(int(solution.width[g]), steps.cost[g], widest))
         else:
             unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g])
     clock.mark("condition")
@@ -204,7 +205,7 @@ def _solve(
 
 
 class _Chunk(NamedTuple):
-    """What one worker has at hand."""
+    """The data of one worker."""
 
     graphs: Sequence[FactGraph]
     observed: Sequence[Evidence]
@@ -235,7 +236,7 @@ def _eliminate(
     layout.carry_back(steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint)
     reduce.restore(table.node_ptr, reduced, rows, solution.p, joint)
     solution.log_z[rows] = log_z[rows] + reduced.log_z[rows]
-    for g in rows[solution.gap[rows] != 0].tolist():  # searched in vain before
+    for g in rows[solution.gap[rows] != 0].tolist():  # an earlier search failed
         solution.method[g], solution.status[g] = "exact", Status.OK
         solution.gap[g], solution.cutset[g] = 0.0, 0
         solution.width[g] = max(steps.width[g], reduced.width[g])
@@ -298,8 +299,8 @@ def _bound(
 def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: float) -> bool:
     """Fill row g of a wide graph; returns whether what `effort` asks for was found.
 
-    Where elimination could still be afforded, at `cost` table entries, the search takes its place: it comes as close to
-    the truth, and ends before it costs more.
+    Where elimination is still affordable, at `cost` table entries, the search replaces it: it must come as close to the
+    truth, and ends before it costs more.
     """
     table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
     assert solution.lower is not None
@@ -317,15 +318,15 @@ def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: floa
     solution.gap[g] = found.excess if effort != "fast" else np.nan
     solution.method[g] = "conditioned"
     solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
+    widest = limits.affordable if limits.falls_back(effort) else limits.width(effort)
     lost = not (np.isfinite(found.log_z) and np.isfinite(solution.p[mine]).all())
     if lost or (effort != "fast" and found.excess > HOPELESS):
         _fail(
             solution,
             g,
             Status.TOO_WIDE,
-            f"induced width {solution.width[g]}, over {limits.width(effort)} (exact_width), and a gap of "
-            f"{found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}; raise `rows`, `seconds`, "
-            f"`cutset_width`, or `exact_width` with `memory`",
+            f"{limits.too_wide(int(solution.width[g]), cost, widest)}; or raise `rows`, `seconds` or `cutset_width`: "
+            f"the search stopped at a gap of {found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}",
         )
     elif effort == "fast":
         solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
@@ -342,23 +343,6 @@ def _sweep(
     from fcjax.kernels import sweep_xla  # loads jax
 
     return sweep_xla.sweep_planned(steps, weights, chosen)
-
-
-@cache
-def default_backend() -> Backend:
-    """`xla` where JAX finds an accelerator, else `cpu`."""
-    if not (find_spec("jax_plugins") or find_spec("libtpu")):
-        return "cpu"  # without loading jax, which takes a second
-    import jax
-
-    return "cpu" if jax.default_backend() == "cpu" else "xla"
-
-
-def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
-    """Keep JAX's compiled programs on disk, by default in the user's cache folder; for command lines."""
-    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or Path.home() / ".cache" / "fcjax" / "jax"
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(chosen)
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def _unreadable(row: object) -> str:

@@ -4,8 +4,8 @@ The derivative of log Z with respect to a log weight is the posterior of that st
 comes from rows that observe the variable. Both are exact. The engine runs on the host behind a callback, so that the
 functions work under `jit`, `grad` and (one call after another) `vmap`. They are differentiable once.
 
-The engine solves in float64; what goes in and comes out has the dtype of the weights, which is float32 unless JAX is
-told otherwise (`jax.config.update("jax_enable_x64", True)`).
+The engine solves in float64. Arguments and results have the dtype of the weights, which is float32 unless JAX is
+configured otherwise (`jax.config.update("jax_enable_x64", True)`).
 """
 
 from __future__ import annotations

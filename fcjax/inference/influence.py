@@ -7,6 +7,9 @@ Q(s, t) = (dZ / df(s, t)) / Z, and Q_a the same of the sum over the states with 
 
 Q(s, t) is P(s, t) / f(s, t), so that one row without evidence and one row per atom, observed true, give all of a graph.
 Where f(s, t) is 0 or nearly so, Q comes from the same rows of the graph with ones for this one table.
+
+Posteriors as derivatives of Z: Darwiche, "A Differential Approach to Inference in Bayesian Networks", Journal of the
+ACM 50, 2003.
 """
 
 from __future__ import annotations
@@ -75,10 +78,10 @@ def influences(
     `atoms` names the atoms that are wanted, for each graph its own or None for all; each costs a row. At p = 0 and
     p = 1 it is the one-sided derivative, and each such relation costs as many rows again. A graph that is inconsistent,
     too wide for elimination or a bare model never raises: its `status` says why there is nothing. Raises
-    `SettingsError` where `atoms` has another length than `graphs` or names what is no atom.
+    `SettingsError` where `atoms` has another length than `graphs` or names an id that is not an atom.
     """
     if atoms is not None and len(atoms) != len(graphs):
-        raise SettingsError(f"atoms has {len(atoms)} rows; allowed: one a graph ({len(graphs)}), or None")
+        raise SettingsError(f"atoms has {len(atoms)} rows; allowed: one per graph ({len(graphs)}), or None")
     wanted = [_wanted(graph, None if atoms is None else atoms[g]) for g, graph in enumerate(graphs)]
     found: list[Influence] = []
     for start in range(0, len(graphs), TOGETHER):

@@ -38,7 +38,7 @@ def most_probable(
     """The most probable assignment of each graph, in order, by exact elimination with maxima for sums.
 
     `evidence` observes variables, as for `infer`. A graph that is inconsistent or too wide for elimination never
-    raises: its `status` says so. Raises `SettingsError` for arguments that make no sense.
+    raises: its `status` says so. Raises `SettingsError` for invalid arguments.
     """
     limits = limits or Limits()
     answers = infer(graphs, evidence=evidence, limits=limits, pairs=True)  # for log Z, of exact rows only
@@ -57,8 +57,8 @@ def most_probable(
     for g, (graph, answer) in enumerate(zip(graphs, answers, strict=True)):
         if answer.status.failed or not chosen[g]:
             status = answer.status if answer.status.failed else Status.TOO_WIDE
-            seen = f"induced width {steps.width[g]}, over {widest} (exact_width) or what `memory` allows; raise these"
-            found.append(Assignment({}, np.nan, np.nan, status, answer.reason or seen))
+            reason = answer.reason or limits.too_wide(int(steps.width[g]), steps.cost[g], widest)
+            found.append(Assignment({}, np.nan, np.nan, status, reason))
             continue
         mine = slice(steps.step_ptr[g], steps.step_ptr[g + 1])
         by_variable = np.empty(len(graph), bool)

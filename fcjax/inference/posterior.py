@@ -1,4 +1,4 @@
-"""What inference says of a graph: posteriors with their intervals and how they were found (SPEC 4, 8)."""
+"""The result of inference: posteriors with their intervals, and how they were found (SPEC 4, 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fcjax.graph.fact_graph import SHOWN, FactGraph
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Solution:
-    """The arrays behind `G` graphs' posteriors; variables as in their `GraphTable`. Made by the engine."""
+    """The arrays behind `G` graphs' posteriors; variables as in their `GraphBatch`. Made by the engine."""
 
     node_ptr: list[int]  # G + 1 starts
     p: Float[np.ndarray, " V"]  # P(true); NaN where there is none
@@ -135,7 +135,7 @@ class Posterior:
 
     @property
     def reason(self) -> str | None:
-        """Why there is no value, or how far an unfinished proof came."""
+        """Why there is no value, or where an unfinished proof stopped."""
         return self._solution.reason.get(self._row)
 
     @property
@@ -168,7 +168,7 @@ class Posterior:
 
     @property
     def cutset(self) -> int:
-        """How many variables were conditioned on."""
+        """The number of variables that were conditioned on."""
         return int(self._solution.cutset[self._row])
 
     @property
@@ -213,7 +213,7 @@ class Posterior:
 
 
 class Posteriors(Sequence[Posterior]):
-    """One `Posterior` a graph, in the order of the input."""
+    """One `Posterior` per graph, in the order of the input."""
 
     def __init__(self, graphs: Sequence[FactGraph], solutions: Sequence[Solution]):
         self._graphs = graphs
@@ -248,7 +248,7 @@ class Posteriors(Sequence[Posterior]):
         return f"Posteriors({counted(len(self), 'graph')}{f': {counts}' if counts else ''})"
 
     def _repr_html_(self) -> str:
-        """One line a graph, the first `SHOWN` of many."""
+        """One line per graph, the first `SHOWN` of many."""
         rows = ""
         for i, row in enumerate(islice(self, SHOWN)):
             labels = row.label.values()

@@ -101,11 +101,11 @@ class SearchApi:
     async def _once(
         self, path: str, json: Mapping[str, Any] | None, params: Mapping[str, str] | None
     ) -> dict[str, Any] | Again | Refused:
-        if self._session is None:
-            self._session = self._opened()
         url, method = self.base_url + path, "GET" if json is None else "POST"
         body = None if json is None else orjson.dumps(json)
         try:
+            if self._session is None:
+                self._session = self._opened()
             async with self._session.request(method, url, data=body, params=params, allow_redirects=False) as response:
                 content = await _limited(response)
                 return self._read(response.status, response.headers, content)

@@ -17,6 +17,7 @@ import orjson
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
+from fcjax.core.folders import cache_folder
 from fcjax.core.passages import Found
 from fcjax.core.prompts import Failure
 from fcjax.io.files.streams import replacing
@@ -96,7 +97,7 @@ class LocalCorpus:
 
 def default_folder() -> Path:
     """Where indexes are kept by default: `fcjax/indexes` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcjax" / "indexes"
+    return cache_folder() / "indexes"
 
 
 def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import (
     PRIOR,
+    TYPES,
     chain,
     clique,
     context,
@@ -29,6 +30,7 @@ from samples import (
 )  # fmt: skip
 
 from fcjax import FactGraph, Label, Limits, SettingsError, Status, infer
+from fcjax.inference.map_assignment import most_probable
 
 MIB = 2**20
 
@@ -250,6 +252,46 @@ def test_golden_graphs_under_a_small_limit() -> None:
         answer = oracle.Answer(-math.inf if log_z is None else log_z, row["exact"]["marginals"])
         expect_proved(got, answer, row["id"])
     assert sum(got.method == "conditioned" for got in out) > 10
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (
+            Limits(exact_width=30, memory=12 * 1024 * MIB),
+            "exact inference needs 27.0 GiB for width 26; allowed: 12.0 GiB (memory); raise `memory` to 27.0 GiB",
+        ),
+        (
+            Limits(exact_width=20, memory=12 * 1024 * MIB),
+            "exact inference needs width at least 26; allowed: 20 (exact_width); raise `exact_width` to at least 26",
+        ),
+        (
+            Limits(exact_width=25, memory=64 * MIB),
+            "exact inference needs width at least 26; allowed: 25 (exact_width), and at least 512.0 MiB for width at "
+            "least 26; allowed: 64.0 MiB (memory); raise `exact_width` to at least 26 and `memory` to at least "
+            "512.0 MiB",
+        ),
+    ],
+)
+def test_the_reason_of_a_graph_that_is_too_wide_names_what_binds(limits: Limits, reason: str) -> None:
+    """Each of 26 atoms related to each of 53 contexts: width 26, whatever the order."""
+    rng = np.random.default_rng(1)
+    names = [f"a{i}" for i in range(26)], [f"c{i}" for i in range(53)]
+    nodes = [{"id": name, "type": "atom" if name[0] == "a" else "context"} for part in names for name in part]
+    edges = [edge(c, a, TYPES[rng.integers(2)], rng.uniform(0.6, 0.9)) for a in names[0] for c in names[1]]
+    graph = FactGraph.from_dict({"nodes": nodes, "edges": edges})
+    (out,) = infer([graph], limits=limits, pairs=True)
+    assert (out.status, out.reason) == (Status.TOO_WIDE, reason)
+    (searched,) = infer([graph], limits=dataclasses.replace(limits, rows=20))
+    assert searched.status == Status.TOO_WIDE
+    assert (searched.reason or "").startswith(f"{reason}; or raise `rows`")
+    (best,) = most_probable([graph], limits=limits)
+    assert best.reason == reason
+
+
+def test_a_width_that_no_limit_allows_is_said_so() -> None:
+    (out,) = infer([preset(clique(60))[0]], limits=Limits(rows=20), pairs=True)
+    assert "which no limit allows" in (out.reason or "")
 
 
 def test_each_limit_says_what_is_allowed() -> None:

@@ -12,9 +12,9 @@ from checks import P_TOLERANCE, bare, build, expect, preset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import PRIOR, chain, context, edge, fact_graphs, golden_rows, grid, networks, random_graph, settings_of
+from size_classes import traced_once
 
 from fcjax import FactGraph, InputError, Limits, SettingsError, Status, infer
-from fcjax.kernels import sweep_xla
 
 BACKENDS = ["cpu", "xla"]
 
@@ -120,22 +120,20 @@ def test_rows_that_were_not_solved_leave_the_others_alone() -> None:
 
 
 @pytest.mark.slow
-def test_at_most_one_compile_a_size_class() -> None:
+def test_at_most_one_compile_per_size_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mixed file of 1,000 cases needs at most 25 programs, and none is made twice, whatever the order."""
     rng = np.random.default_rng(5)
     graphs = []
     for _ in range(1000):
         atoms = max(2, round(rng.normal(8, 4)))
         graphs.append(preset(random_graph(rng, atoms, round(2.1 * atoms), rng.choice([0.03, 0.1, 0.15])))[0])
-    before = sweep_xla.TRACES.copy()
+    programs = traced_once(monkeypatch)
     infer(graphs, backend="xla")
-    made = sweep_xla.TRACES - before
-    assert sum(made.values()) <= 25
-    assert set(made.values()) <= {1}
-    once = sweep_xla.TRACES.copy()
+    made = set(programs)
+    assert len(made) <= 25
     infer(graphs[::-1], backend="xla")
     infer(graphs[300:700], backend="xla")
-    assert once == sweep_xla.TRACES
+    assert set(programs) == made
 
 
 def test_an_unknown_backend_says_what_is_allowed() -> None:

@@ -173,7 +173,7 @@ def test_of_some_atoms_it_is_as_of_all(drawn: st.DataObject) -> None:
 
 def test_what_is_no_atom_is_refused() -> None:
     graph, _ = preset({"nodes": [atom("a"), context("c", 0.9)], "edges": [edge("c", "a", "entailment", 0.8)]})
-    with pytest.raises(SettingsError, match=r"atoms has 2 rows; allowed: one a graph \(1\)"):
+    with pytest.raises(SettingsError, match=r"atoms has 2 rows; allowed: one per graph \(1\)"):
         influences([graph], atoms=[["a"], ["a"]])
     for wrong in (["c"], ["a", "b"], "other"):
         with pytest.raises(SettingsError, match="allowed: ids of atoms of the graph"):

@@ -17,7 +17,7 @@ from dataclasses import replace
 import pytest
 from scripted_server import ScriptedServer, Weather
 
-from fcjax.core.errors import SettingsError
+from fcjax.core.errors import OutputError, SettingsError
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
@@ -589,6 +589,40 @@ def test_nothing_is_asked_twice(store):
         assert server.calls == 30
     assert second == first
     assert (stats.cache_hits, stats.sent, stats.answered) == (30, 0, 30)
+
+
+def test_endpoints_that_differ_in_their_query_have_answers_of_their_own(store):
+    with ScriptedServer(echo) as server:
+
+        async def go(query):
+            endpoint = Endpoint(f"{server.url}?deployment={query}", "scripted", server.key)
+            async with Client(endpoint, retry=QUICK, store=store) as client:
+                await client.ask(ask("?"))
+            return client.stats.cache_hits
+
+        assert [asyncio.run(go(query)) for query in ("a", "b", "a", "b")] == [0, 0, 1, 1]
+        assert server.calls == 2
+
+
+def test_a_full_store_ends_a_run_with_one_error(store):
+    """Calls that were on the wire when the store failed leave no traceback behind."""
+    store._writer.execute("PRAGMA max_page_count = 20")
+    seen = []
+
+    async def go(server):
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: seen.append(context))
+        async with client_of(server, store=store) as client:
+            prompts = (ask(f"{i} {random.random()}" * 50) for i in range(3000))
+            async for _ in client.ask_all(prompts, prompt=lambda it: it):
+                pass
+
+    full = pytest.raises(OutputError, match="the disk of the folder .* is full")
+    with ScriptedServer(echo) as server, full as caught:
+        asyncio.run(go(server))
+    assert str(store.path) in str(caught.value)
+    del caught
+    gc.collect()
+    assert seen == []
 
 
 def test_replay_gives_replies_and_failures_without_a_server(store):

@@ -25,15 +25,33 @@ KEY = "sk-very-secret"
         ("HTTPS://api.example.com:443/openai/v1", "https://api.example.com/openai/v1"),
         ("https://example.com/v1beta/openai/", "https://example.com/v1beta/openai"),
         ("http://[::1]:8080", "http://[::1]:8080/v1"),
-        ("https://example.com/deployments/x?api-version=1", "https://example.com/deployments/x"),
         ("https://user:secret@example.com/v1", "https://example.com/v1"),
     ],
 )
 def test_urls(url, name):
     endpoint = Endpoint(url, "m")
     assert endpoint.name == name
-    query = "?api-version=1" if "?" in url else ""
-    assert endpoint.completions == f"{name}/chat/completions{query}"
+    assert endpoint.completions == f"{name}/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("deployment=a", "?deployment=a"),
+        ("deployment=b&api-version=2024-10-21", "?api-version=2024-10-21&deployment=b"),  # sorted by name
+        ("key=AIzaSyD-0123456789&deployment=a", "?deployment=a"),
+        ("sig=abc&code=x&subscription-key=1&Token=t", ""),
+        ("route=sk-0123456789abcdef", ""),  # by the look of the value
+        ("flag&x=2&x=1", "?flag&x=2&x=1"),
+        ("", ""),
+    ],
+)
+def test_the_name_has_what_chooses_the_answer_in_the_query_and_no_secret(query, shown):
+    endpoint = Endpoint(f"https://example.com/v1?{query}", "m")
+    assert endpoint.name == f"https://example.com/v1{shown}"
+    sent = f"?{query}" if query else ""
+    assert endpoint.completions == f"https://example.com/v1/chat/completions{sent}"
+    assert endpoint.models == f"https://example.com/v1/models{sent}"
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://h/v1", "http://", "http://h:port", "http://[::1", "v1"])

@@ -284,6 +284,21 @@ def test_a_store_survives_export_and_import(tmp_path_factory, entries):
     assert rows(folder / "two", columns) == rows(folder / "one", columns)
 
 
+def test_a_failure_whose_kind_has_half_a_character_is_kept(path):
+    """Found by the test above: a column of text cannot hold it."""
+    half = Failure("\ud800", "why", 1)
+
+    async def use(store):
+        await put(store, ask(), half)
+        return await store.get(key(ask()), replay=True)
+
+    assert with_store(path, use) == half
+    assert rows(path) == [("?",)]
+    export(path, path.parent / "rows.jsonl")
+    assert import_rows(path.parent / "two", path.parent / "rows.jsonl").added == 1
+    assert rows(path.parent / "two") == [("?",)]
+
+
 # ---- The event loop and the writer.
 
 

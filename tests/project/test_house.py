@@ -38,7 +38,7 @@ CLOSED = {
     "kernels": {"inference"},  # arrays in, arrays out: only inference knows what they mean
     "io": {"critic", "correction", "runs", "evaluation", "cli"},  # stages and scoring do no input or output
 }
-NOT_YET = {"flax", "chex"}  # flax comes with the local relation model
+NOT_YET = {"flax"}  # flax comes with the local relation model
 NEEDED_BY_OTHERS = {"jaxlib": "jax", "lxml_html_clean": "trafilatura"}
 MODULE = {"pyyaml": "yaml"}  # where a package's module has another name
 OPTIONAL = {"matplotlib"}  # imported on demand, with an error that names the extra
