@@ -12,6 +12,7 @@ from fcjax.cli.options.engine import engine_options, inference_limits, with_opti
 from fcjax.cli.options.files import output, print_options
 from fcjax.cli.options.types import INPUT
 from fcjax.core.errors import SettingsError
+from fcjax.inference.backend import use_persistent_cache
 
 _EPILOG = """\b
 Examples:
@@ -49,7 +50,6 @@ def infer(
 
     from fcjax.graph.fact_graph import FactGraph
     from fcjax.inference.engine import infer as run
-    from fcjax.inference.engine import use_persistent_cache
     from fcjax.io.files import read_uai
     from fcjax.io.files.streams import refuse_input, write_lines
     from fcjax.scoring.rows import model_answer

@@ -20,6 +20,7 @@ from fcjax.cli.summary import client_lines, client_report, counts, failed_prompt
 from fcjax.correction.method import Method
 from fcjax.correction.record import Round
 from fcjax.evaluation.comparison import MEASURES, Comparison
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files.spool import readable_twice
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.stats import Stats
@@ -127,8 +128,6 @@ class CorrectMonitor(RunObserver):
             from fcjax.cli.display_correct import CorrectProgress  # loads rich
 
             self._live = CorrectProgress(found.cases, self._asked)
-        from fcjax.inference.engine import use_persistent_cache  # faults of the input are reported without an engine
-
         use_persistent_cache()
 
     def round(self, place: int, one: Round) -> None:

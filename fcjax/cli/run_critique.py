@@ -28,6 +28,7 @@ from fcjax.cli.summary import client_lines, client_report, counts, failed_prompt
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.critic import Critique
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.retrievers.cached import SearchStats
 from fcjax.io.stats import Stats
@@ -169,8 +170,6 @@ class CritiqueMonitor(RunObserver):
             from fcjax.cli.display_critique import CritiqueProgress
 
             self._live = CritiqueProgress(found, self._asked, self._searches)
-        from fcjax.inference.engine import use_persistent_cache  # faults of the input are reported without an engine
-
         use_persistent_cache()
 
     def stage(self, stage: Stage, case: Case, kept: bool) -> None:

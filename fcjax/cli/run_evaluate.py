@@ -14,6 +14,7 @@ from fcjax.evaluation.config import Plan, read_plan
 from fcjax.evaluation.grid import GridReport, run_grid
 from fcjax.evaluation.rendering import Rendered, render
 from fcjax.evaluation.resources import RunBudget
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.scoring.summary import has_failed
 
 
@@ -61,8 +62,6 @@ def run(
 def _run_grid(
     ctx: click.Context, plan: Plan, folder: str, budget: RunBudget, *, replay: bool, quiet: bool
 ) -> GridReport:
-    from fcjax.inference.engine import use_persistent_cache  # faults of the plan are reported without an engine
-
     use_persistent_cache()
     monitor = GridMonitor(live=not quiet)
     try:

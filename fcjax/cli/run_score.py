@@ -12,6 +12,7 @@ import fcjax
 from fcjax.cli import shell
 from fcjax.cli.options.engine import inference_limits
 from fcjax.core.errors import InputError, OutputError, SettingsError
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files import detect, read_cases
 from fcjax.runs.file_run import cases_file
 from fcjax.runs.observer import Preview, RunObserver
@@ -108,8 +109,6 @@ class ScoreMonitor(RunObserver):
             from fcjax.cli.display import Bar
 
             self._bar = Bar(found.cases)
-        from fcjax.inference.engine import use_persistent_cache  # faults of the input are reported without an engine
-
         use_persistent_cache()
 
     def row(self, row: Row, kept: bool) -> None:

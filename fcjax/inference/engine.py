@@ -20,8 +20,7 @@ from fcjax.core.records import EPS, Status
 from fcjax.graph.batch import GraphBatch
 from fcjax.graph.conflict import describe_conflict, satisfiable
 from fcjax.graph.fact_graph import FactGraph
-from fcjax.inference.backend import default_backend as default_backend
-from fcjax.inference.backend import use_persistent_cache as use_persistent_cache
+from fcjax.inference.backend import default_backend
 from fcjax.inference.conditioning import condition, interval
 from fcjax.inference.posterior import Posteriors, Solution
 from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log

@@ -11,6 +11,7 @@ from fcjax.core.errors import SettingsError
 from fcjax.core.limits import I_BOUND, Backend, Effort, Limits, Method
 from fcjax.core.records import Case
 from fcjax.graph.fact_graph import ATOM_PRIOR, PRESETS, Encoding, FactGraph, Version
+from fcjax.inference.backend import default_backend
 from fcjax.scoring.measures import K
 
 
@@ -67,7 +68,6 @@ class Settings:
 
     def resolved(self) -> dict[str, Any]:
         """Everything that changes the result and nothing else, with every default filled in, as JSON."""
-        from fcjax.inference.engine import default_backend  # loads numba
 
         named = asdict(self) | self.numbers()
         del named["preset"]

@@ -15,7 +15,7 @@ from samples import SHARED
 
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.limits import Limits, default_memory
-from fcjax.inference.engine import default_backend
+from fcjax.inference.backend import default_backend
 from fcjax.runs import score_file as bulk
 from fcjax.runs.observer import RunObserver
 from fcjax.runs.score_file import Settings, score
