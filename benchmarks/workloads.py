@@ -15,7 +15,8 @@ from functools import cache
 import numpy as np
 
 from fcjax.core.records import RelationType
-from fcjax.graph.fact_graph import ATOM_PRIOR, PRESETS, FactGraph, factor_table
+from fcjax.graph.fact_graph import FactGraph
+from fcjax.graph.factors import ATOM_PRIOR, PRESETS, factor_table
 
 SIZES = {"veli5": (8, 4), "bio": (15, 6), "askhist": (22, 6), "biofr": (31, 8)}  # atoms: mean, standard deviation
 TYPES = (RelationType.ENTAILMENT, RelationType.CONTRADICTION, RelationType.EQUIVALENCE)

@@ -1,4 +1,4 @@
-"""Fact graphs: the only place that defines what a relation means (SPEC 2).
+"""Fact graphs: cases, FactReasoner's graphs and bare models as pairwise Boolean Markov networks (SPEC 2).
 
 A `FactGraph` is a pairwise Boolean Markov network kept as three small arrays, so that thousands of them are put
 together by concatenation. Its factors are plain 2 x 2 tables: nothing below this module knows of relations.
@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,42 +20,12 @@ from jaxtyping import Float, Int
 from fcjax.core.checks import case_faults, check_choice, check_number, id_faults, is_number, relation_faults
 from fcjax.core.errors import Fault, InputError, counted
 from fcjax.core.records import Case, Context, MarkovModel, Relation, RelationType
+from fcjax.graph.factors import ATOM_PRIOR, PRESETS, Encoding, factor_table
 from fcjax.graph.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
 
-Encoding = Literal["implication", "conditional"]
-
-ATOM_PRIOR = 0.5
 SHOWN = 50  # factors in a notebook's table
 MOST = sys.float_info.max
 LOG_RANGE = 690.0  # of weights, either way, that products are kept in; float64 has some more
-
-
-class Preset(NamedTuple):
-    """A published choice of numbers (SPEC 2)."""
-
-    encoding: Encoding
-    context_prior: float
-
-
-PRESETS: dict[str, Preset] = {
-    "paper": Preset("implication", 0.99),
-    "release": Preset("conditional", 0.9),
-}
-
-
-def factor_table(type: RelationType, p: float, encoding: Encoding, b: float) -> list[list[float]]:
-    """The table `f[source][target]` of a relation, states in the order (false, true); the table of SPEC 2.
-
-    `b` is the probability of the target where a `conditional` relation's source is false.
-    """
-    q = 1.0 - p
-    if type is RelationType.EQUIVALENCE:
-        return [[p, q], [q, p]]
-    if type is RelationType.ENTAILMENT:
-        return [[p, p] if encoding == "implication" else [1.0 - b, b], [q, p]]
-    if type is RelationType.CONTRADICTION:
-        return [[p, p] if encoding == "implication" else [1.0 - b, b], [p, q]]
-    raise ValueError("a neutral relation makes no factor")
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True, kw_only=True)

@@ -10,7 +10,9 @@ from fcjax.core.checks import check_choice, check_number, is_number
 from fcjax.core.errors import SettingsError
 from fcjax.core.limits import I_BOUND, Backend, Effort, Limits, Method
 from fcjax.core.records import Case
-from fcjax.graph.fact_graph import ATOM_PRIOR, PRESETS, Encoding, FactGraph, Version
+from fcjax.graph.fact_graph import FactGraph
+from fcjax.graph.factors import ATOM_PRIOR, PRESETS, Encoding
+from fcjax.graph.selection import Version
 from fcjax.inference.backend import default_backend
 from fcjax.scoring.measures import K
 
