@@ -39,7 +39,7 @@ def run(devices: int) -> dict:
         **os.environ,
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "support"),
     }
     command = [sys.executable, "-P", "-c", PROGRAM]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
