@@ -22,7 +22,7 @@ export PYTHONSAFEPATH := 1
 .PHONY: help demo test quick lint format types bench clean
 
 help:
-	@echo "make demo     install, score examples/cases.jsonl, criticise and correct three bare responses"
+	@echo "make demo     install, score examples/cases.jsonl, critique and correct three bare responses"
 	@echo "make test     install, run all tests"
 	@echo "make quick    the tests that take no more than a few seconds each"
 	@echo "make lint     check style and format;  make format  mends both"
@@ -60,25 +60,26 @@ demo: $(READY)
 	@rm -f $(RESULTS)
 	@$(BIN)/fcjax score examples/cases.jsonl -o $(RESULTS) || [ $$? -eq 1 ]
 	@echo
-	@echo "== Criticising examples/responses.jsonl: bare responses, with evidence from examples/corpus.jsonl."
-	@echo "   What a model would be asked is answered by hand here (examples/answers.json): no network, no key."
+	@echo "== Critiquing examples/responses.jsonl: bare responses, with evidence from examples/corpus.jsonl."
+	@echo "   The model's replies were written by hand (examples/answers.json): no network, no key."
 	@rm -f $(CRITIQUES) $(CORRECTIONS) $(DEMO_STORE)*
 	@$(BIN)/fcjax cache import examples/replies.jsonl --store $(DEMO_STORE) --quiet
 	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache $(BIN)/fcjax critique examples/responses.jsonl -o $(CRITIQUES) \
 		--corpus examples/corpus.jsonl --store $(DEMO_STORE) --replay \
 		--base-url http://written-by-hand.invalid/v1 --model written-by-hand
 	@echo
-	@echo "== Correcting them by that"
+	@echo "== Correcting them with that feedback"
 	@XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache $(BIN)/fcjax correct $(CRITIQUES) -o $(CORRECTIONS) \
 		--corpus examples/corpus.jsonl --store $(DEMO_STORE) --replay \
 		--base-url http://written-by-hand.invalid/v1 --model written-by-hand
 	@echo
-	@echo "== Done. One line of JSON a case is in $(RESULTS), $(CRITIQUES) and $(CORRECTIONS);"
-	@echo "   README.md says how to read it."
+	@echo "== Done. One line of JSON per case is in $(RESULTS), $(CRITIQUES) and $(CORRECTIONS);"
+	@echo "   docs/results.md says how to read it."
 
 test: $(READY) $(SERVERS_READY)
 	@echo "== Compiling the kernels: about a minute, the first time only"
-	@PYTHONPATH=tests/support $(BIN)/python tests/support/compile_kernels.py
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/compile_kernels.py exact & \
+		PYTHONPATH=tests/support $(BIN)/python tests/support/compile_kernels.py wide; rc=$$?; wait $$! && exit $$rc
 	@echo "== Running all tests"
 	@$(BIN)/pytest -n 2
 
