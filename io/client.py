@@ -82,9 +82,9 @@ class Client:
         random: Random | None = None,
     ):
         if replay and store is None:
-            raise SettingsError("a replay needs a store; name the one of the run that is to be repeated")
+            raise SettingsError("a replay requires a store; specify the store of the run to repeat")
         if budget is not None and budget.dollars is not None and price is None:
-            raise SettingsError("the model's price is unknown; allowed: a budget in prompts or tokens, or give a price")
+            raise SettingsError("the model's price is unknown; give a price, or set the budget in prompts or tokens")
         self.stats = Stats(cost=0.0 if price is not None else None)
         self._clock = clock or RealClock()
         self._random = random or Random()
@@ -103,7 +103,7 @@ class Client:
         self._budget = budget or Budget()
         self._flights: SingleFlight[Reply | Failure] = SingleFlight()
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
-        self._rule = StopRule("as the first calls met this, no more are sent", patience=max(PATIENCE, 2 * most))
+        self._rule = StopRule("the first calls failed this way, so no more are sent", patience=max(PATIENCE, 2 * most))
         self._began: float | None = None
 
     @property
@@ -222,7 +222,8 @@ class Client:
                 return kept
             if self._replay:
                 return Failure(
-                    "replay_miss", f"the store has no answer to this prompt ({prompt.template}); run it live"
+                    "replay_miss",
+                    f"the store has no answer to this prompt ({prompt.template}); run without replay to get one",
                 )
 
         async def answer(flight: Flight[Reply | Failure]) -> Reply | Failure:
@@ -249,7 +250,7 @@ class Client:
         tokens, dollars = expected.prompt + expected.completion, self._cost(expected)
         if not await self._budget.hold(tokens, dollars):
             limit = self._budget.used_up
-            return Failure("budget", f"the budget of {limit} is used up; run again with another to go on")
+            return Failure("budget", f"the budget of {limit} is used up; to continue, run again with a new budget")
         answer = None
         try:
             answer = await self._answer(prompt, expected, call)
@@ -293,7 +294,7 @@ class Client:
                     empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
                     if wait is None or empty == EMPTY or not call.flight.waiting:
-                        why = f"{reason}; given up after {attempt} tries, run again to resume"
+                        why = f"{reason}; gave up after {attempt} attempts; run again to resume"
                         return self._failed(kind, why, attempt)
                     call.flight.detached = False
                     await self._clock.sleep(wait)

@@ -180,4 +180,4 @@ def _check_proxy(scheme: str, proxy: str) -> None:
     if not usable:  # it is not repeated: it may hold a password
         name = next((name for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY") if name in os.environ), "")
         where = f"the environment variable {name}" if name else f"the system's {scheme} proxy"
-        raise SettingsError(f"{where} is not the URL of a proxy; expected: http://HOST:PORT; change or unset it")
+        raise SettingsError(f"{where} is not a proxy URL; expected: http://HOST:PORT; change or unset it")

@@ -140,7 +140,7 @@ def export(path: Path, out: Source) -> Exported:
             for row in _rows(connection):
                 try:
                     if row is None or row[2] == DAMAGED:
-                        raise DamagedError("what was there is spoilt")
+                        raise DamagedError("the row is damaged")
                     yield canonical(row_document(row))
                 except DamagedError:
                     damaged += 1
@@ -202,7 +202,7 @@ def _parsed(text: bytes) -> Any:
     try:
         return orjson.loads(text) if b"\\ud" not in text else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RowError(f"the line is no JSON ({error})") from error
+        raise RowError(f"the line is not JSON ({error})") from error
 
 
 @contextmanager
@@ -246,7 +246,7 @@ def _conditions(before: float | None, given: Mapping[str, Sequence[str]], failur
     if failures:
         parts.append(f"status <> '{ANSWERED}'")
     if not parts:
-        raise SettingsError("nothing says what to prune; give an age, templates, models, a kind or failures")
+        raise SettingsError("nothing is selected to prune; give an age, templates, models, a kind or failures")
     return " AND ".join(parts), values
 
 

@@ -87,7 +87,7 @@ class RateLimit:
     def __init__(self, *, requests: float | None = None, tokens: float | None = None, clock: Clock | None = None):
         for name, value in (("requests", requests), ("tokens", tokens)):
             if value is not None and not 0 < value < float("inf"):
-                raise SettingsError(f"{name} a minute is {value}; allowed: a number over 0, or none for no limit")
+                raise SettingsError(f"{name} per minute is {value}; allowed: a number over 0, or none for no limit")
         self._clock = clock or RealClock()
         self._requests = _Meter(requests) if requests is not None else None
         self._tokens = _Meter(tokens) if tokens is not None else None

@@ -89,7 +89,7 @@ class LitellmTransport:
             _litellm().get_llm_provider(self.model)
         except Exception as error:
             raise SettingsError(
-                f"the model {self.model!r} names no provider; allowed: PROVIDER/MODEL, such as "
+                f"the model {self.model!r} does not name a provider; allowed: PROVIDER/MODEL, such as "
                 f"anthropic/claude-sonnet-4-5"
             ) from error
 

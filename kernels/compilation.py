@@ -35,7 +35,7 @@ def kernel(function: Function | None = None, *, fastmath: bool = False) -> Any:
         compiled._cache = KernelCache(function)  # what `cache=True` does, with our own class
     except (OSError, RuntimeError):
         beside = Path(function.__code__.co_filename).parent / "__pycache__"
-        warn_uncached(f"neither {beside} nor the user's cache folder can be written")
+        warn_uncached(f"neither {beside} nor the user's cache folder is writable")
     return compiled
 
 
@@ -77,6 +77,6 @@ def warn_uncached(reason: str) -> None:
     if len(UNCACHED) == 1:
         _log.warning(
             "fcjax cannot keep its compiled kernels on disk, so each run compiles them again (%s); "
-            "set NUMBA_CACHE_DIR to a folder that can be written and has 20 MB free",
+            "set NUMBA_CACHE_DIR to a writable folder with 20 MB free",
             reason,
         )

@@ -79,8 +79,8 @@ def case_faults(case: Case) -> list[Fault]:
                 continue
             wrong = id_faults(record.id, f"{place}.id")
             if not wrong and record.id in known:
-                seen = f"id is {record.id!r}, which another {known[record.id]} has"
-                wrong = [Fault(f"{seen}; allowed: an id that occurs once", field=f"{place}.id")]
+                seen = f"id is {record.id!r}, already the id of another {known[record.id]}"
+                wrong = [Fault(f"{seen}; allowed: a unique id", field=f"{place}.id")]
             elif not wrong:
                 known[record.id] = key.removesuffix("s")
             faults += wrong + _status_faults(record.status, place)

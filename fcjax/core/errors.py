@@ -50,7 +50,7 @@ class BudgetError(FcjaxError):
 def refuse_where_all_lack(first: Fault | None, lacking: int, total: int, what: str) -> None:
     """Raise `InputError` where every row has a fault: the `first` one's, and the number of rows like it."""
     if first is not None and lacking == total:
-        more = f" (and so it is with {counted(total - 1, f'other {what}')})" if total > 1 else ""
+        more = f" (and likewise for {counted(total - 1, f'other {what}')})" if total > 1 else ""
         raise InputError(replace(first, message=first.message + more))
 
 

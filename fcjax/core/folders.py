@@ -20,6 +20,6 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "fcjax"
     except RuntimeError:
         raise SettingsError(
-            "there is no home folder for caches; set XDG_CACHE_HOME to a folder that can be written "
-            "(for the store alone: FCJAX_STORE, or --store, to a file)"
+            "there is no home folder for caches; set XDG_CACHE_HOME to a writable folder "
+            "(for the store alone: FCJAX_STORE or --store to a file)"
         ) from None

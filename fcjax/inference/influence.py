@@ -109,7 +109,7 @@ def _wanted(graph: FactGraph, names: Collection[str] | None) -> tuple[str, ...]:
         return atoms
     asked = {graph.aliases.get(name, name) for name in ([names] if isinstance(names, str) else names)}
     if unknown := asked.difference(atoms):
-        raise SettingsError(f"atoms names {sorted(unknown)}; allowed: ids of atoms of the graph, a list for each graph")
+        raise SettingsError(f"atoms names {sorted(unknown)}; allowed: ids of the graph's atoms, one list per graph")
     return tuple(name for name in atoms if name in asked)
 
 

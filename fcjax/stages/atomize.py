@@ -106,7 +106,7 @@ class Atomizer:
             return case
         response = case.response
         if response is None:
-            return _ended(case, Status.INVALID_INPUT, "there is no response to take facts from", None)
+            return _ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
         trace: dict[str, Any] = {"template": self.template.name, "prompts": 0}
         if not any(sign.isalnum() for sign in response):
             case = replace(case, extra=traced(case, "atomize", trace))

@@ -23,10 +23,10 @@ from fcjax.stages.traces import related, traces, untraced, without
 Stage = Literal["atomize", "revise", "query", "retrieve", "summarise", "relate"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 
-_WAYS: Final = {
-    "atomize": "take the response apart (name a model)",
-    "retrieve": "look for evidence (name a retriever: --corpus or --retriever on the command line)",
-    "relate": "say what the contexts mean for the atoms (name a model)",
+_NEEDED: Final = {
+    "atomize": "no model was given to split the response into atoms",
+    "retrieve": "no retriever was given to search for evidence (--corpus or --retriever on the command line)",
+    "relate": "no model was given to relate the contexts to the atoms",
 }
 
 EarlyExit = Callable[[Stage, Case], str | None]
@@ -95,7 +95,7 @@ class Pipeline:
         sought = ("atomize", "atoms"), ("retrieve", "contexts"), ("relate", "relations")
         for stage, what in sought:
             if stage in self.stages and not self.may(stage) and self._blank(stage, case):
-                return f"the case has no `{what}`, and there is no way to {_WAYS[stage]}; add them, or allow for it"
+                return f"the case has no `{what}`, and {_NEEDED[stage]}; add either one"
         return None
 
     def plan(self, case: Case) -> tuple[Stage, ...]:
@@ -114,8 +114,8 @@ class Pipeline:
         gone = [stage for stage in STAGES if stage not in self.stages]
         for stage in ("atomize", "retrieve", "relate"):
             if self._blank(stage, case):
-                why = f"the stage {stage} was left out" if stage in gone else f"there is no way to {_WAYS[stage]}"
-                return f"{why}, so that there are no posteriors"
+                why = f"the stage {stage} was left out" if stage in gone else _NEEDED[stage]
+                return f"{why}, so there are no posteriors"
         return None
 
     @staticmethod

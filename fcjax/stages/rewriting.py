@@ -83,7 +83,7 @@ class Rewriting:
         nearest = max(atoms, key=lambda atom: alike(atom.text, text))
         likeness = alike(nearest.text, text)
         if likeness > max(_MOSTLY, alike(own, text)) and shared(nearest.text, said) > shared(own, said):
-            return f"the answer is rather for {nearest.id}"
+            return f"the answer fits better for {nearest.id}"
         return self.doubt(own, text)
 
 

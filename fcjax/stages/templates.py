@@ -38,9 +38,9 @@ class Template:
         whole = string.Template(text).is_valid()
         if not whole or new.places != self.places:
             seen, wanted = (", ".join(f"${place}" for place in sorted(one.places)) for one in (new, self))
-            stray = "" if whole else ", and a stray dollar sign (write $$ for one)"
+            stray = "" if whole else ", and a stray dollar sign (write $$ for a literal one)"
             allowed = f"allowed: each of {wanted}, and no others"
-            raise SettingsError(f"{name}: the template names {seen or 'no texts'}{stray}; {allowed}")
+            raise SettingsError(f"{name}: the template has {seen or 'no placeholders'}{stray}; {allowed}")
         return new
 
     def fill(self, **texts: str) -> str:

@@ -104,15 +104,16 @@ def missing_stage(value: dict[str, Any]) -> str | None:
     if is_graph(value) or value.get("status") not in (None, "ok"):
         return None
     if atoms is None:
-        return "the case has no `atoms`: the stages atomize, retrieve and relate are missing; add what they would find"
+        return "the case has no `atoms`: the output of the stages atomize, retrieve and relate is missing; add it"
     if value.get("relations") is not None or not atoms or contexts == []:
         return None
     if contexts:
-        return "the case has atoms and contexts but no `relations`: the stage relate is missing; add what it would find"
+        return "the case has atoms and contexts but no `relations`: the output of the stage relate is missing; add it"
     if all(isinstance(atom, dict) and atom.get("contexts") == [] for atom in atoms):
         return None
     return (
-        "the case has atoms but no `contexts` and no `relations`: the stages retrieve and relate are missing; add both"
+        "the case has atoms but no `contexts` and no `relations`: the output of the stages retrieve and relate is "
+        "missing; add it"
     )
 
 
@@ -216,7 +217,7 @@ def parse_relations(
         if type(p) is float and 0.0 <= p <= 1.0:
             pass
         elif p is not None or not status.failed:
-            p = probability(row, "probability", f"{key}[{i}].", faults, ", or null beside the status of a failure")
+            p = probability(row, "probability", f"{key}[{i}].", faults, ", or null if the status is a failure")
         if type(method) not in TEXTS:
             check_texts({"method": method}, f"{key}[{i}].", faults)
         records.append(_relation(source, target, kind_of, p, status, method, extra_of(row, _RELATION_KEYS)))

@@ -56,7 +56,9 @@ def convert(
     format = format or detect(source)
     if format not in get_args(Target) or to not in get_args(Target):
         allowed = ", ".join(get_args(Target))
-        raise SettingsError(f"{display_name(source)}: {format} cannot become {to}; allowed on both sides: {allowed}")
+        raise SettingsError(
+            f"{display_name(source)}: cannot convert {format} to {to}; allowed as source and target: {allowed}"
+        )
     refuse_input(target, source)
     faults: list[Fault] = []
     if to == "graph" and format == "graph":

@@ -158,7 +158,7 @@ def graph_to_case(graph: Graph, number: int = 1, *, atom_prior: float = ATOM_PRI
             contexts.append(Context(id=node["id"], prior=prior, extra=extra))
             continue
         if prior is not None and prior != atom_prior:
-            fault = f"probability is {seen(prior)}; allowed: {atom_prior}, the one prior that a case's atoms have"
+            fault = f"probability is {seen(prior)}; allowed: {atom_prior}, the prior that all atoms of a case share"
             faults.append(Fault(fault, field=f"nodes[{i}].probability"))
         text = node.get("text")
         text = text if isinstance(text, str) and text.strip() else node["id"]

@@ -42,7 +42,7 @@ def register(row: Mapping[str, Any], what: str, known: dict[str, str], key: str,
     if type(id) is not str or not id:
         faults.append(Fault(f"id is {shown(row, 'id')}; allowed: a non-empty string", field=f"{key}[{i}].id"))
     elif id in known:
-        fault = f"id is {seen(id)}, which another {known[id]} has; allowed: an id that occurs once"
+        fault = f"id is {seen(id)}, already the id of another {known[id]}; allowed: a unique id"
         faults.append(Fault(fault, field=f"{key}[{i}].id"))
     else:
         known[id] = what

@@ -104,11 +104,11 @@ class Journal:
         if (first.startswith(_BEGINNING) or _BEGINNING.startswith(first)) and not first.endswith(b"\n"):
             return
         if first.startswith(_BEGINNING):
-            seen = "has the stages of another run, with other input or settings"
-            remedy = "use those to resume it, name another output, or start over with --overwrite (overwrite=True)"
+            seen = "contains the stages of another run, with different input or settings"
+            remedy = "use those to resume it, choose another output, or start over with --overwrite (overwrite=True)"
         else:
-            seen = "is not the journal of a run, which is kept under this name until the run is complete"
-            remedy = "move it away, or name another output; --overwrite (overwrite=True) would replace it"
+            seen = "is not a run's journal, which is kept under this name until the run is complete"
+            remedy = "move it, or choose another output; --overwrite (overwrite=True) would replace it"
         raise OutputError(f"{output_name(self._path)}: {seen}; {remedy}")
 
     def _add(self, case: int, offset: int) -> None:

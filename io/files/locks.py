@@ -28,7 +28,7 @@ def locked(out: Source) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        fault = f"{output_name(out)}: another run is writing to it; wait for it, or stop it"
+        fault = f"{output_name(out)}: another run is writing to it; wait until that run ends, or stop it"
         raise OutputError(fault) from None
     try:
         yield

@@ -66,7 +66,7 @@ def refuse_input(out: Source, *sources: Source | None) -> None:
     for source in sources:
         read = None if source is None else _file_of(source, sys.stdin)
         if written and read and os.path.samestat(written, read):
-            raise OutputError(f"{output_name(out)}: is the input itself; name another file")
+            raise OutputError(f"{output_name(out)}: is also the input; choose another file")
 
 
 def is_stream(out: Source) -> bool:
@@ -80,9 +80,9 @@ def check_folder(out: Source) -> None:
         return
     folder = os.path.dirname(os.path.realpath(out))
     if not os.path.isdir(folder):
-        raise OutputError(f"{output_name(out)}: its folder does not exist; create the folder first, or name another")
+        raise OutputError(f"{output_name(out)}: its folder does not exist; create the folder first, or choose another")
     if not os.access(folder, os.W_OK):
-        raise OutputError(f"{output_name(out)}: its folder cannot be written to; name a file in another folder")
+        raise OutputError(f"{output_name(out)}: its folder is not writable; choose a file in another folder")
 
 
 def _file_of(path: Source, stream: Any) -> os.stat_result | None:
@@ -174,9 +174,9 @@ def _is_utf8(head: bytes) -> bool:
 
 def _broken(error: Exception) -> str:
     if isinstance(error, EOFError):
-        return "the gzip data end in the middle; what stands before the break was read"
+        return "the gzip data is cut off; everything before the end was read"
     if isinstance(error, (gzip.BadGzipFile, zlib.error)):
-        return f"the gzip data are damaged ({error}); what stands before the damage was read"
+        return f"the gzip data is damaged ({error}); everything before the damage was read"
     return f"reading stopped: {error.strerror if isinstance(error, OSError) else error}"
 
 
@@ -223,7 +223,7 @@ def read_whole(stream: io.BufferedReader[Any], name: str, limit: int = WHOLE_LIM
     except _BROKEN as error:
         raise InputError(Fault(_broken(error), file=name)) from error
     if len(text) > limit:
-        fault = f"the file is read as one piece and has more than {limit:,} bytes; write it as JSON Lines (.jsonl)"
+        fault = f"the file must be read whole and has more than {limit:,} bytes; write it as JSON Lines (.jsonl)"
         raise InputError(Fault(fault, file=name))
     return text
 
@@ -341,5 +341,5 @@ _REMEDIES = {
     errno.ENOSPC: "free some space, then run the same command again",
     errno.EDQUOT: "free some space, then run the same command again",
     errno.ENOENT: "create the folder first",
-    errno.EISDIR: "name a file in this folder",
+    errno.EISDIR: "choose a file in this folder",
 }

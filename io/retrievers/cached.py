@@ -48,7 +48,7 @@ class Cached:
     ):
         check_number("max_age", max_age, 0, none=True)
         if replay and store is None:
-            raise SettingsError("a replay of searches needs a store; name the one of the run that is to be repeated")
+            raise SettingsError("replaying searches requires a store; specify the store of the run to repeat")
         self.stats = SearchStats()
         self._retriever, self._store, self._replay, self._max_age = retriever, store, replay, max_age
         self._clock = clock
@@ -91,7 +91,9 @@ class Cached:
             self.stats.hits += 1
             return kept
         if self._replay:
-            return Failure("replay_miss", f"the store has no answer of {name} to {query!r:.80}; run it live")
+            return Failure(
+                "replay_miss", f"the store has no answer from {name} to {query!r:.80}; run without replay to get one"
+            )
         self.stats.sent += 1
         began = self._clock()
         found = await self._retriever.search(query, k)

@@ -19,7 +19,7 @@ from yarl import URL
 from fcjax.core.checks import is_number
 from fcjax.core.errors import SettingsError
 
-_ALLOWED: Final = "a domain such as example.org, which stands for all that end in it"
+_ALLOWED: Final = "a domain such as example.org, which includes its subdomains"
 
 
 class Domains:
@@ -100,13 +100,15 @@ def read_priors(path: str | os.PathLike[str]) -> dict[str, float]:
     place = Path(path)
     suffix = place.suffix.lower()
     if suffix not in _READERS:
-        raise SettingsError(f"{path}: priors are read from .toml, .json and .csv files; give it one of these endings")
+        raise SettingsError(
+            f"{path}: priors are read from .toml, .json and .csv files; rename it to end in one of these"
+        )
     try:
         table = _READERS[suffix](place.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"{path}: the priors cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error, RecursionError) as error:  # of JSON, TOML and UTF-8 alike
-        raise SettingsError(f"{path}: no table of priors ({error})") from error
+        raise SettingsError(f"{path}: not a valid table of priors ({error})") from error
     if isinstance(table, Mapping) and isinstance(table.get("priors"), Mapping):
         table = table["priors"]
     return _priors(table, os.fspath(path))
@@ -145,7 +147,7 @@ def _csv(text: str) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a domain stands in it twice")
+        raise ValueError("a domain occurs twice in it")
     return found
 
 

@@ -78,7 +78,7 @@ def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tup
         text, note = _html(decoded) if kind == HTML else (decoded, None)
     text = tidy(text)
     if not text:
-        raise ExtractionError("no text is in it" + (f" ({note})" if note else ""))
+        raise ExtractionError("it contains no text" + (f" ({note})" if note else ""))
     return text[:LONGEST], note
 
 
@@ -127,7 +127,7 @@ def _html(markup: str) -> tuple[str, str | None]:
     """The main text of a page; where that is not to be found, all of its text."""
     from trafilatura import extract, html2txt
 
-    note = "the page says that it is behind a paywall" if _PAID.search(markup) else None
+    note = "the page is marked as paywalled" if _PAID.search(markup) else None
     markup = markup.lstrip("\ufeff")
     markup = re.sub(r"\A\s*<\?xml[^>]*\?>", "", markup)  # lxml refuses texts that declare an encoding
     try:
@@ -158,7 +158,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
             raise ExtractionError("the PDF is encrypted")
         for number, page in enumerate(reader.pages):
             if number >= PDF_PAGES or length > LONGEST or time.monotonic() > deadline:
-                note = f"of the PDF, only the first {number} pages were read"
+                note = f"only the first {number} pages of the PDF were read"
                 break
             texts.append(page.extract_text() or "")
             length += len(texts[-1])
@@ -167,7 +167,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
     except Exception as error:  # damaged files make it raise nearly anything
         if not any(text.strip() for text in texts):
             raise ExtractionError(f"the PDF cannot be read ({type(error).__name__})") from error
-        note = f"of the PDF, only the first {len(texts)} pages could be read"
+        note = f"only the first {len(texts)} pages of the PDF could be read"
     return "\n\n".join(texts), note
 
 

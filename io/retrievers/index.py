@@ -107,7 +107,7 @@ class Index:
         about = json.loads((path / _ABOUT).read_text())
         sizes = {name: (path / name).stat().st_size for name in about["bytes"]}
         if about["format"] != FORMAT or sizes != about["bytes"]:
-            raise ValueError(f"{path} holds no whole index of format {FORMAT}")
+            raise ValueError(f"{path} does not contain a complete index of format {FORMAT}")
         self.size: int = about["passages"]
         arrays: Any = (np.load(path / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in _ARRAYS)
         self._worth, self._having, self._starts, self._places = map(np.asarray, arrays)

@@ -38,12 +38,12 @@ VERSION: Final = 2
 _KEPT: Final = 64  # documents in memory: the next query is mostly about the same subject
 _THREADS: Final = 2  # documents that are being extracted at once
 _SHUT: Final = {
-    401: "it wants a login",
+    401: "it requires a login",
     402: "it is behind a paywall",
-    403: "it does not let programs in",
-    407: "a proxy wants a login",
-    429: "it is asked too often",
-    451: "it is withheld for legal reasons",
+    403: "it blocks automated access",
+    407: "a proxy requires a login",
+    429: "it has received too many requests",
+    451: "it is unavailable for legal reasons",
 }
 _PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
 
@@ -110,7 +110,7 @@ class PageReader:
         check_number("length", length, 100, LENGTH, whole=True)
         check_number("concurrency", concurrency, 1, whole=True)
         if proxy is not None and URL(proxy).scheme not in ("http", "https"):
-            raise SettingsError("proxy is not a URL; allowed: one that begins with http:// or https://")
+            raise SettingsError("proxy is not a URL; allowed: a URL beginning with http:// or https://")
         self._length, self._limits, self._proxy = length, limits or _USUAL, proxy
         self._guard = Guard.letting(private)
         self._agent = user_agent or f"Mozilla/5.0 (compatible; {our_name()})"
@@ -162,7 +162,7 @@ class PageReader:
             async with self._slots, asyncio.timeout(self._limits.total):
                 fetched = await self._fetched(link)
         except TimeoutError:
-            return Failure("timeout", f"the page did not come within {self._limits.total:g} s", 1)
+            return Failure("timeout", f"the page did not load within {self._limits.total:g} s", 1)
         if isinstance(fetched, Failure):
             return fetched
         deadline = time.monotonic() + self._limits.extraction
@@ -170,11 +170,11 @@ class PageReader:
             async with self._extracting, asyncio.timeout(self._limits.extraction + 1.0):
                 text, note = await _in_thread(lambda: text_of(fetched.kind, fetched.body, fetched.charset, deadline))
         except TimeoutError:
-            return Failure("timeout", f"taking the text out took over {self._limits.extraction:g} s", 1)
+            return Failure("timeout", f"extracting the text took over {self._limits.extraction:g} s", 1)
         except ExtractionError as error:
             return Failure("unreadable", str(error), 1)
         except Exception as error:  # a stranger's document met a fault of a library: that page's loss
-            return Failure("unreadable", f"taking the text out failed ({type(error).__name__})", 1)
+            return Failure("unreadable", f"extracting the text failed ({type(error).__name__})", 1)
         if fetched.cut:
             note = "; ".join(filter(None, (note, f"only the first {self._limits.size:,} bytes were read")))
         return Page(fetched.link, text, note)
@@ -223,12 +223,12 @@ class PageReader:
                     return _trouble(response)
                 return await self._body(response)
         except (aiohttp.InvalidURL, UnicodeError):
-            return Refused("bad_link", "its host is written in a way that is not used")
+            return Refused("bad_link", "its host name is malformed")
         except aiohttp.ClientHttpProxyError as error:
             return Refused("connection", f"the proxy refused (HTTP {error.status})")
         except aiohttp.ClientConnectorError as error:
             if error.os_error.errno == REFUSED:
-                return Refused("private", f"{url.host} is not at an address of the public internet")
+                return Refused("private", f"{url.host} is not on the public internet")
             return read_exception(error)
         except Exception as error:
             return read_exception(error)

@@ -67,7 +67,7 @@ class Guard:
         """
         family, kind, protocol, _, place = info
         if not self.admits(ip_address(place[0])):
-            raise OSError(REFUSED, f"{place[0]} is not an address of the public internet")
+            raise OSError(REFUSED, f"{place[0]} is not an address on the public internet")
         return socket.socket(family=family, type=kind, proto=protocol)
 
     def check(self, link: str) -> URL:
@@ -78,16 +78,16 @@ class Guard:
         except (ValueError, TypeError) as error:
             raise LinkError(f"{link!r:.200} is not a URL ({error})") from error
         if scheme not in ("http", "https"):
-            raise LinkError(f"{link!r:.200} is not the link of a web page; allowed: http and https")
+            raise LinkError(f"{link!r:.200} is not the address of a web page; allowed: http and https")
         address = literal(host or "")
         if not host or port == 0 or (address is None and not _HOST.fullmatch(host)):
-            raise LinkError(f"{link!r:.200} names no host that can be reached")
+            raise LinkError(f"{link!r:.200} does not name a reachable host")
         if url.raw_user is not None or url.raw_password is not None:
-            raise LinkError(f"the link to {host} carries a user name or password; allowed: links without")
+            raise LinkError(f"the link to {host} contains a user name or password; allowed: links without them")
         if address is not None and not self.admits(address):
-            raise LinkError(f"{host} is not an address of the public internet", "private")
+            raise LinkError(f"{host} is not an address on the public internet", "private")
         if address is None and _is_local_name(host) and not self.private:
-            raise LinkError(f"{host} is a name of a private network", "private")
+            raise LinkError(f"{host} is the name of a private network", "private")
         return url
 
 

@@ -148,7 +148,7 @@ class Wikipedia:
         pages = _pages(document)
         texts = [text for page in pages if isinstance(text := page.get("extract"), str)]
         if not texts and not any(page.get("missing") for page in pages):
-            return Failure("unreadable", f"the article {number} comes without its text (the API's `extracts`)", 1)
+            return Failure("unreadable", f"article {number} came without its text (the API's `extracts`)", 1)
         return tidy("\n".join(texts))
 
 
@@ -186,7 +186,7 @@ def _judge(status: int, document: Any) -> Again | Refused | None:
     if not isinstance(error, dict):
         # Anything else than an answer would count as finding no evidence.
         if status == 200 and (_ANSWERS.isdisjoint(document) or not isinstance(_listed(document), list | None)):
-            return Again("unreadable", "HTTP 200 with an object that is not an answer of MediaWiki to a query")
+            return Again("unreadable", "HTTP 200 with an object that is not a MediaWiki query result")
         return None
     code = str(error.get("code"))
     words = f"HTTP {status}: {code}: {error.get('info')}"

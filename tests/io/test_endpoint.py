@@ -149,7 +149,7 @@ def test_options_that_only_sound_like_secrets_are_taken():
 def test_options_that_would_change_what_is_asked_are_refused(tmp_path, option):
     config = tmp_path / "endpoint.toml"
     config.write_text(f"[options]\nseed = 1\n{option} = 2\n")
-    with pytest.raises(SettingsError, match=rf"options\.{option} is set.*allowed: any other field than model, "):
+    with pytest.raises(SettingsError, match=rf"options\.{option} is set.*allowed: any field other than model, "):
         Endpoint.from_env("http://h", "m", config, env={})
 
 
@@ -167,7 +167,7 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path):
         ("api_key = 'sk-x'", "name the variable that holds it in api_key_env"),
         ("url = 'http://h'", "'url' is unknown; allowed: base_url"),
         ("model = 3", "model is 3; allowed: a text"),
-        ("options = 'x'", "allowed: a text, and a table for options"),
+        ("options = 'x'", "allowed: a string, or a table for options"),
         ("model =", "is no TOML"),
     ],
 )

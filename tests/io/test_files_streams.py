@@ -379,9 +379,9 @@ def test_a_missing_folder_and_a_folder_as_output_are_told(tmp_path):
         LineWriter(tmp_path / "none" / "out.jsonl")
     with pytest.raises(OutputError, match="create the folder first"):
         write_lines(tmp_path / "none" / "out.jsonl", [b"{}"])
-    with pytest.raises(OutputError, match="name a file in this folder"):
+    with pytest.raises(OutputError, match="choose a file in this folder"):
         LineWriter(tmp_path)
-    with pytest.raises(OutputError, match="name a file in this folder"):
+    with pytest.raises(OutputError, match="choose a file in this folder"):
         write_lines(tmp_path, [b"{}"])
 
 

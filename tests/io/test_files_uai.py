@@ -64,7 +64,7 @@ def test_a_model_is_read_as_it_stands(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "line", "field", "says"),
     [
-        ("MARKOV", "BAYES", 2, None, "the network is a BAYES one; allowed: MARKOV"),
+        ("MARKOV", "BAYES", 2, None, "the network is of type BAYES; allowed: MARKOV"),
         ("MARKOV", "MRF", 2, None, "the file begins with 'MRF'; allowed: MARKOV"),
         ("2 2 2\n", "2 3 2\n", 4, "variable 1", "the variable has 3 states; allowed: 2"),
         ("2 2 2\n", "2 2 1\n", 4, "variable 2", "the variable has 1 states; allowed: 2"),
@@ -80,7 +80,7 @@ def test_a_model_is_read_as_it_stands(tmp_path):
         (" 3 0", " 3 inf", 15, "factor 1", "table entry 3 is inf"),
         (" 3 0", " 3 one", 15, "factor 1", "table entry 3 is one"),
         ("0 7\n", "0\n", 17, "factor 2", "the file ends where table entry 3 should stand"),
-        ("0 7\n", "0 7\n8\n", 18, None, "'8' stands after the end of the model; allowed: nothing more"),
+        ("0 7\n", "0 7\n8\n", 18, None, "'8' follows the end of the model; allowed: nothing more"),
         ("MARKOV\n3\n", "MARKOV\n-3\n", 3, None, "the number of variables is '-3'; allowed: a whole number from 0"),
         ("MARKOV\n3\n", "MARKOV\n" + "9" * 5000 + "\n", 3, None, "the number of variables is"),
         ("0.75", "0.75²", 11, None, "the line has signs that are not ASCII"),

@@ -74,7 +74,7 @@ def test_every_fault_of_every_row_is_listed_with_its_place(tmp_path):
     ]
     assert str(found[2]) == (
         f"{path}:2: case 'y', relations[0].probability: probability is 1.2; "
-        "allowed: a number from 0 to 1, or null beside the status of a failure"
+        "allowed: a number from 0 to 1, or null if the status is a failure"
     )
 
 
@@ -82,7 +82,7 @@ def test_two_cases_with_one_id_are_a_fault(tmp_path):
     path = lines(tmp_path / "cases.jsonl", CASE, CASE | {"id": "y"}, CASE)
     (fault,) = faults(path)
     assert (fault.line, fault.case, fault.field) == (3, "x", "id")
-    assert fault.message == 'id is "x", as in row 1; allowed: an id that occurs once'
+    assert fault.message == 'id is "x", as in row 1; allowed: a unique id'
 
 
 @pytest.mark.parametrize("broken", ["{", '{"id": 0, broken', '{"atoms": 3}'])
