@@ -1,4 +1,4 @@
-"""The client: prompts in, replies or failures out, at the speed that the endpoint allows.
+"""The client: prompts in, replies or failures out, as fast as the endpoint allows.
 
 A prompt passes the store, the same prompt in flight, the budget, a slot, the rate limit and the wire; its reply passes
 the store once more before it is returned. No slot is held in back-off, or while a reply is made durable.
@@ -56,9 +56,9 @@ class _Call:
 
 
 class Client:
-    """Asks a model, within limits, and never twice for the same answer.
+    """Sends prompts to a model, within limits, and never the same prompt twice.
 
-    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay` the store alone answers, failures too.
+    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay`, all answers, including failures, come from the store.
     `price` gives the cost of usage where it is known. Use it as `async with Client(...) as client`, in one event loop;
     the store stays its owner's.
 
@@ -108,27 +108,27 @@ class Client:
 
     @property
     def endpoint(self) -> str:
-        """Who is asked, without secrets."""
+        """The endpoint's name, without secrets."""
         return self._transport.name
 
     @property
     def model(self) -> str:
-        """The model that is asked."""
+        """The model's name."""
         return self._transport.model
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The endpoint's own fields of every request; they are a part of every question."""
+        """The endpoint's extra fields for every request; they are part of every prompt's key."""
         return self._options
 
     @property
     def stopped(self) -> Failure | None:
-        """Why nothing more is sent, where no other prompt would fare better."""
+        """Why no more prompts are sent, if every other prompt would fail too; else None."""
         return self._rule.stopped
 
     @property
     def unreached(self) -> str | None:
-        """Why no answer has come, where the endpoint was never reached; None where it was, or may have been."""
+        """Why there was no answer, if the endpoint was never reached; None if it was, or may have been."""
         return self._rule.unreached
 
     async def __aenter__(self) -> Self:
@@ -143,9 +143,9 @@ class Client:
             await self._transport.close()
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
-        """The reply to one prompt, durable if there is a store, or why there is none.
+        """The reply to one prompt, stored durably if there is a store, or the reason why there is none.
 
-        Raises `OutputError` where the store cannot be written, and nothing on account of one prompt.
+        Raises `OutputError` if the store cannot be written; a prompt that fails raises nothing.
         """
         prompt = self._whole(prompt)
         key = prompt_key(self._transport.name, self._transport.model, prompt)
@@ -164,7 +164,7 @@ class Client:
     async def ask_all(
         self, items: Iterable[Item] | AsyncIterable[Item], *, prompt: Callable[[Item], Prompt]
     ) -> AsyncIterator[tuple[Item, Reply | Failure]]:
-        """Every item with the answer to its prompt, as they come in.
+        """Every item with the answer to its prompt, in order of arrival.
 
         No more than `window` items are taken ahead of the consumer, and prompts are made when their turn comes. Close
         the iterator (`contextlib.aclosing`) to leave early.
@@ -181,7 +181,7 @@ class Client:
             await window.close()
 
     async def reject(self, prompt: Prompt) -> None:
-        """Call the stored reply to `prompt` unreadable: a live run asks again, a replay gets it as it is.
+        """Mark the stored reply to `prompt` as unreadable: a live run asks again, a replay gets it unchanged.
 
         Raises `OutputError` where the store cannot be written.
         """
@@ -191,7 +191,7 @@ class Client:
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
     ) -> CostEstimate:
-        """What asking `prompts` would take; nothing is sent. `count_tokens` is four bytes each by default."""
+        """What sending `prompts` would cost; nothing is sent. `count_tokens` is four bytes each by default."""
         seen: set[int] = set()
         total = stored = prompt_tokens = completion_tokens = 0
         for total, given in enumerate(prompts, 1):

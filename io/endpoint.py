@@ -1,4 +1,4 @@
-"""Where a model is reached: base URL, model, key, and options that go with every request."""
+"""How a model is reached: base URL, model, key, and options sent with every request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An OpenAI-compatible endpoint and the model to ask there.
+    """An OpenAI-compatible endpoint and the model to use there.
 
     `url` may end in the host, in `/v1` or another path, or in `/chat/completions`; after a bare host `/v1` is added.
     A query is sent with the requests; a user name and password are sent as such where there is no key. `options`

@@ -69,7 +69,7 @@ def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The rows that were deleted, or would be. Sizes are of the whole store, in bytes."""
+    """The rows that were deleted, or would be. Sizes are for the whole store, in bytes."""
 
     entries: int
     size_before: int
@@ -86,7 +86,7 @@ def prune(
     failures: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Delete the rows that all the given conditions hold for, and give the space back.
+    """Delete the rows that meet all the given conditions, and free the space.
 
     `before` is in seconds since 1970. Templates, models and kinds are names, or patterns with `*` and `?`. `failures`
     are the rows that a live run does not use. Other processes may use the store meanwhile.

@@ -25,7 +25,7 @@ from fcjax.io.logprobs import of_answer, read_logprobs
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A failure that may pass. `after` is the time in seconds that the server asks to wait."""
+    """A temporary failure. `after` is the time in seconds that the server asks to wait."""
 
     kind: str
     reason: str
@@ -35,7 +35,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A failure that would repeat: asking again cannot help."""
+    """A permanent failure: a retry would fail the same way."""
 
     kind: str
     reason: str
@@ -44,7 +44,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """More alternatives per token were asked for than the server gives.
+    """More alternatives per token were requested than the server provides.
 
     `allowed` is how many it gives, 0 where it gives no logprobs at all, None where it does not say.
     """

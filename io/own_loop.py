@@ -1,4 +1,4 @@
-"""Coroutines run to their end by synchronous functions, also where an event loop runs already (a notebook)."""
+"""Running coroutines from synchronous functions, even if an event loop is already running (in a notebook)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of the store as a line of JSON: written by `fcjax cache export`, or by hand.
+"""A row of the store as a line of JSON, written by `fcjax cache export` or by hand.
 
     {"kind": "chat", "source": "http://127.0.0.1/v1", "model": "m", "prompt": {"messages": [["user", "?"]],
      "template": "relate.pairwise/1"}, "answer": {"text": "[Neutral]"}}

@@ -196,7 +196,7 @@ def unwritable(path: Path, error: sqlite3.Error) -> str:
 
 
 def locked(path: Path) -> str:
-    """The message for a store that stayed locked."""
+    """The message for a store that another process keeps locked."""
     return f"{path}: another process has kept the store locked for {PATIENCE:.0f} s; end it, or specify another store"
 
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled: by numba, with the machine code kept on disk where a folder for it can be written.
+"""How kernels are compiled: by numba, with the machine code cached on disk if a writable folder is found.
 
 numba looks for that folder in this order: NUMBA_CACHE_DIR, `__pycache__` beside the source, the user's cache folder.
 Where none of them can be written, or the disk is full, kernels are compiled anew in every process: the answers are the

@@ -1,4 +1,4 @@
-"""What a caller hands over, looked at before any work: choices, numbers, records that were made by hand."""
+"""Checks of arguments before any work: choices, numbers, and records made by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_number(
 
 
 def id_faults(id: Any, field: str) -> list[Fault]:
-    """Ids are strings that are not empty."""
+    """Faults of an id: it must be a non-empty string."""
     if isinstance(id, str) and id:
         return []
     return [Fault(f"id is {id!r:.60}; allowed: a non-empty string", field=field)]
@@ -65,7 +65,7 @@ def relation_faults(relation: Relation, known: Collection[str], place: str) -> l
 
 
 def case_faults(case: Case) -> list[Fault]:
-    """Every fault of a case that keeps it from being a graph."""
+    """Every fault of a case that prevents building its graph."""
     if not isinstance(case, Case):
         return [_no_record(case, "Case", "case")]
     known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph

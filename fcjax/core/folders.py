@@ -1,4 +1,4 @@
-"""Where fcjax keeps files of its own between runs."""
+"""Where fcjax keeps its own files between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inference may spend on one graph."""
+"""The limits of inference on one graph."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Limits:
         return effort != "fast" and self.affordable > self.width(effort)
 
     def rest_width(self, effort: str) -> int:
-        """The width to which a cutset brings a wide graph."""
+        """The width to which a cutset reduces a wide graph."""
         return min(self.width(effort), self.cutset_width or CUTSET_WIDTH[effort])
 
     def entries(self) -> float:

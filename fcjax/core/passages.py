@@ -1,4 +1,4 @@
-"""What is asked of a source of evidence, and what comes of it: the records between the stages and the retrievers."""
+"""Passages and sources of evidence: the records passed between the stages and the retrievers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Retriever(Protocol):
 
     @property
     def name(self) -> str:
-        """What stands for the source in cache keys and records, with all that changes what it finds; no secrets."""
+        """The source's name in cache keys and records, with everything that affects its results; no secrets."""
 
     async def search(self, query: str, k: int) -> Found | Failure:
         """The `k` best passages, or why there is no answer. Raises only for bugs."""

@@ -1,4 +1,4 @@
-"""The words of a text, in any script: the one definition that searching, comparing and counting are built on.
+"""The words of a text, in any script: the one definition used for searching, comparing and counting.
 
 A word is a run of letters and digits with the marks that belong to them (vowel signs, accents). In a script that is
 written without spaces between words, a word is a sign: a letter with its marks. Characters that have no shape of their

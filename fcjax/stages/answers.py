@@ -1,4 +1,4 @@
-"""Answers out of a model: a prompt is asked, repaired once and drawn afresh once, until all of it can be read.
+"""Getting readable answers from a model: a prompt is sent, repaired once and drawn afresh once if needed.
 
 A stage says what to ask and how to read it; how the answer is obtained is the same for all of them.
 """
@@ -99,7 +99,7 @@ def is_cut(reply: Reply) -> bool:
 
 
 def draw(prompt: Prompt, sample: int) -> Prompt:
-    """A prompt drawn once more, not at its likeliest."""
+    """The prompt for another draw, at a higher temperature."""
     return replace(prompt, sample=sample, temperature=DRAWN_AT)
 
 

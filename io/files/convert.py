@@ -1,4 +1,4 @@
-"""From one format to another: cases, FactReasoner's problems, and fact graphs, in any container.
+"""Conversion between formats: cases, FactReasoner's problems, and fact graphs, in any container.
 
 UAI models come from graphs, which `fcjax.graph.fact_graph` builds:
 `write_uai(path, FactGraph.from_case(case).to_model())`.

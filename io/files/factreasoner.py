@@ -26,7 +26,7 @@ _NODE_KEYS = frozenset(("id", "type", "probability", "text"))
 
 
 def case_to_problem(case: Case) -> dict[str, Any]:
-    """The problem that FactReasoner reads, with the keys that it insists on; what it does not know rides along."""
+    """The problem that FactReasoner reads, with the keys it requires; unknown keys are kept."""
     known = case_to_dict(case)
     query, response = known.pop("query", ""), known.pop("response", "")
     return {
@@ -61,7 +61,7 @@ class GraphRow(Row[Graph]):
 def read_graphs(path: Source, limit: int = LINE_LIMIT) -> Iterator[GraphRow]:
     """The fact graphs of a file, in order and as a stream: one object, a list, or a line each.
 
-    A bad row carries its faults and ends nothing. Raises `InputError` where there is nothing to read at all.
+    A bad row carries its faults and does not end the stream. Raises `InputError` where there is nothing to read at all.
     """
     for row in read_rows(path, parse_graph, limit):
         yield GraphRow(*row)
@@ -123,7 +123,7 @@ def _link(source: str, target: str) -> str:
 
 
 def case_to_graph(case: Case, *, context_prior: float = 0.99, atom_prior: float = ATOM_PRIOR) -> Graph:
-    """The fact graph of a case as it stands: all its atoms, contexts and relations, an edge each.
+    """The fact graph of a case as it is: all its atoms, contexts and relations, one edge per relation.
 
     Failed and neutral relations make no factor and are left out. Nothing is merged and no version is selected; for the
     graph that is scored take `FactGraph.from_case(...).to_dict()`. An atom's text is kept in its node.

@@ -1,4 +1,4 @@
-"""What waits on disk: an input that can be read only once, and rows that are not complete yet."""
+"""Temporary files on disk: for input that can be read only once, and for rows that are not complete yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fault of a file, as a stream (SPEC 7): file, line, id and field, what was seen and what is allowed."""
+"""Every fault of a file, as a stream (SPEC 7): file, line, id and field, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDING = 1e-6  # an interval in a file may be off by the rounding of its ends
 
 
 class Notice(Fault):
-    """Something legal that is worth a look; it keeps nothing from being used."""
+    """Something valid but worth checking; it does not prevent the row from being used."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""A search service on the web: one JSON document per call, asked again where trouble may pass, within limits."""
+"""A search service on the web: one JSON document per call, with retries after temporary failures, within limits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SearchApi:
     async def call(
         self, path: str, *, json: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
     ) -> dict[str, Any] | Failure:
-        """The JSON object that `path` answers with, by POST where there is `json`, or why there is none."""
+        """The JSON object that `path` returns, by POST if `json` is given, or why there is none."""
         for attempt in count(1):
             async with self._slots:
                 await self._rate.reserve(0)  # not before: turns that wait for slots would be taken all at once
@@ -168,7 +168,7 @@ async def _limited(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def checked_base(url: str) -> str:
-    """A service's address without the slash at its end. Raises `SettingsError`, without repeating a password."""
+    """A service's address without the trailing slash. Raises `SettingsError`, without repeating a password."""
     url = url.strip().rstrip("/")
     try:
         split = urlsplit(url)

@@ -1,4 +1,4 @@
-"""A source of evidence with the store in front: what was found is on disk, and a run can be repeated without it."""
+"""A source of evidence behind the store: results are kept on disk, and a run can be repeated without the source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SearchStats:
 
 
 class Cached:
-    """A `Retriever` that asks another only for what the store does not hold.
+    """A `Retriever` that queries another one only for what is not in the store.
 
     A live run finds earlier results, unless they are older than `max_age` seconds, and journals failures beside them;
     only a replay, which never asks the source, is given those. Equal searches at the same time are one. What was found
@@ -56,11 +56,11 @@ class Cached:
 
     @property
     def name(self) -> str:
-        """The source's own."""
+        """The source's own name."""
         return self._retriever.name
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """The `k` best passages, durable in the store. Raises `OutputError` where that cannot be written."""
+        """The `k` best passages, stored durably. Raises `OutputError` if the store cannot be written."""
         self.stats.asked += 1
         try:
             found = await self._searches.get(f"{k} {query}", lambda: self._answer(query, k))

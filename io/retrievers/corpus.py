@@ -1,4 +1,4 @@
-"""Documents of a folder or file, cut into passages, with every file or row that could not be read reported by name.
+"""Documents of a folder or file, split into passages; every file or row that cannot be read is reported by name.
 
 Text (`.txt`, `.md`), web pages (`.html`), `.pdf`, and rows of JSON (`.jsonl`, `.json`; text under `text`, `contents` or
 `snippet`, with `title` and `link` or `url`), each plain or compressed by gzip.
@@ -53,7 +53,7 @@ class CorpusFile:
 
 @dataclass(slots=True)
 class Faults:
-    """What could not be read: the first hundred, and how many there are in all."""
+    """What could not be read: the first hundred faults, and the total number."""
 
     kept: list[Fault] = field(default_factory=list)
     count: int = 0
@@ -64,7 +64,7 @@ class Faults:
 
 
 def entries(path: Path, faults: Faults) -> list[CorpusFile]:
-    """The files of a corpus in the order of their names; hidden ones, and those of other kinds, are left out.
+    """The files of a corpus in the order of their names, without hidden files and files of other types.
 
     Raises `InputError` where there is no such folder or file, or none that could be a document.
     """
@@ -104,7 +104,7 @@ def _walk(path: Path, faults: Faults) -> Iterator[Path]:
 
 
 def passages(files: list[CorpusFile], chunk: int, faults: Faults) -> Iterator[Passage]:
-    """The passages of all files in their order; equal texts come once, where the first of them stands."""
+    """The passages of all files, in order; of equal texts, only the first is kept."""
     known: set[bytes] = set()
     for entry in files:
         try:

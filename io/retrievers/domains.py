@@ -1,4 +1,4 @@
-"""Domains of the web: which ones may be evidence, and how far each is believed. Nothing here asks a network."""
+"""Domains of the web: which may serve as evidence, and with what prior. Nothing here uses the network."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ class Domains:
 
     @property
     def restricted(self) -> bool:
-        """Whether any link may be turned down."""
+        """Whether any link may be rejected."""
         return self.allow is not None or bool(self.deny)
 
     @property
     def name(self) -> str:
-        """What stands for the two lists in cache keys; the priors change no search."""
+        """The name of the two lists in cache keys; the priors do not affect searches."""
         lists = [None if self.allow is None else sorted(self.allow), sorted(self.deny)]
         return f"domains:{hashlib.sha256(json.dumps(lists).encode()).hexdigest()[:12]}"
 
     def admits(self, link: str | None) -> bool:
-        """Whether what stands under a link may be evidence."""
+        """Whether the page behind a link may be used as evidence."""
         names = _above(host(link))
         if any(name in self.deny for name in names):
             return False
         return self.allow is None or any(name in self.allow for name in names)
 
     def prior(self, link: str | None) -> float | None:
-        """The prior of what stands under a link; None where the table has none for it."""
+        """The prior of the page behind a link; None if the table has none for it."""
         return next((self.priors[name] for name in _above(host(link)) if name in self.priors), None)
 
 
 def host(link: str | None) -> str | None:
-    """The host that a link names, lower case and in Punycode; None where it names none."""
+    """The host of a link, in lower case and Punycode; None if it has none."""
     if not link:
         return None
     link = link.strip()
@@ -81,7 +81,7 @@ def host(link: str | None) -> str | None:
 
 
 def domain(given: Any, place: str) -> str:
-    """A domain as it is compared: lower case, Punycode, without dots or a star at its ends. Raises `SettingsError`."""
+    """A domain in its compared form: lower case, Punycode, no dots or star at its ends. Raises `SettingsError`."""
     text = given.strip().removeprefix("*.").strip(".") if isinstance(given, str) else ""
     try:
         name = URL.build(scheme="http", host=text).raw_host if text else None

@@ -1,4 +1,4 @@
-"""The text of a document from the web: HTML, PDF or plain, in whatever encoding.
+"""The text of a document from the web: HTML, PDF or plain text, in any encoding.
 
 Everything here computes and may take seconds: call it in a thread.
 """
@@ -46,11 +46,11 @@ _NO_CHARSETS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "u
 
 
 class ExtractionError(ValueError):
-    """A document that no text can be taken from; the message says why."""
+    """A document from which no text can be extracted; the message says why."""
 
 
 def kind_of(content_type: str, head: bytes) -> str | None:
-    """What a document is, by its declared type (without parameters) and its first bytes; None for what has no text."""
+    """The kind of a document, by its declared type (without parameters) and first bytes; None if it has no text."""
     if head.lstrip()[:5] == b"%PDF-":
         return PDF
     if content_type == "application/pdf":
@@ -66,7 +66,7 @@ def kind_of(content_type: str, head: bytes) -> str | None:
 
 
 def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tuple[str, str | None]:
-    """The text of a document, and what is to be said of it, such as that it is behind a paywall.
+    """The text of a document, and a note on it, such as that it is behind a paywall.
 
     `charset` is the one of the HTTP header; `deadline` is in seconds of `time.monotonic`, for documents of many pages.
     Raises `ExtractionError`.
@@ -172,7 +172,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 
 
 def tidy(text: str) -> str:
-    """Without control characters, halves of characters, and spaces beyond need."""
+    """The text without control characters, halves of characters and superfluous spaces."""
     text = _CONTROL.sub("", mended(text).replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
     text = re.sub(r"[^\S\n]+", " ", text)
     return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()

@@ -1,4 +1,4 @@
-"""Evidence from documents of one's own: a folder or a file, searched by words, without a network."""
+"""Evidence from your own documents: a folder or a file, searched by words, without a network."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ class LocalCorpus:
         return self._name
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """The `k` best passages; none where no passage has a word of the query. The work is done in a thread."""
+        """The `k` best passages; empty if no passage has a word of the query. The work is done in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.find, query, k)
 
     def find(self, query: str, k: int) -> Found:
-        """`search`, here and now."""
+        """The same as `search`, but synchronous."""
         check_number("k", k, 1, whole=True)
         return tuple(self._index.passage(number) for number in self._index.best(query, k))
 
     async def close(self) -> None:
-        """Let go of the index; a second time does nothing."""
+        """Release the index; a second call does nothing."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
         self._index.close()
 

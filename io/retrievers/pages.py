@@ -1,4 +1,4 @@
-"""Pages of the web: a link in, the part of its text that fits a query out, or why there is none.
+"""Pages of the web: a link in, the part of the page's text that best matches a query out, or why there is none.
 
 The links come from strangers, so nothing behind our own wall is reached by them (see `addresses`), and neither size,
 time, redirects nor a document's inside can cost more than a page is worth.
@@ -50,7 +50,7 @@ _PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says about a query. `link` is where it was found in the end; `note` what is missing of it."""
+    """What a page says about a query. `link` is its final address; `note` says what is missing."""
 
     link: str
     text: str
@@ -123,14 +123,14 @@ class PageReader:
 
     @property
     def name(self) -> str:
-        """What stands for the reader in cache keys: all that changes the text of a page."""
+        """The reader's name in cache keys, with everything that affects the text of a page."""
         limits = ((name, getattr(self._limits, name)) for name in ("size", "pdf_size", "redirects"))
         changed = [f"{name}={limit}" for name, limit in limits if limit != getattr(_USUAL, name)]
         changed += [f"private={network}" for network in self._guard.private]
         return ",".join([f"pages/{VERSION}", f"{self._length}", *changed])
 
     async def read(self, link: str, query: str) -> Page | Failure:
-        """The part of a page that fits `query` best, or why there is none. Never raises on account of a page.
+        """The part of a page that best matches `query`, or why there is none. A page that fails raises nothing.
 
         Kinds of failure: `private` (the guard refused), `bad_link`, `shut` (a login, a paywall, no programs),
         `not_found`, `unsupported` (no document with text), `too_large`, `redirects`, `unreadable`, `timeout`,
@@ -144,7 +144,7 @@ class PageReader:
         return Page(found.link, best, found.note)
 
     async def close(self) -> None:
-        """End what is being read."""
+        """Stop all reads in progress."""
         await self._read.close()
         if self._session is not None:
             await self._session.close()

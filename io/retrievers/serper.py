@@ -1,4 +1,4 @@
-"""Google's results by way of Serper (serper.dev), with the text of the pages that they name."""
+"""Google's results through Serper (serper.dev), with the text of the pages they link to."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Serper:
 
     @property
     def name(self) -> str:
-        """What stands for the source in cache keys: all that changes what it finds, and not the key."""
+        """The source's name in cache keys, with everything that affects its results, but without the key."""
         parts = [f"serper/{_VERSION}"]
         parts += [self._api.base_url] if self._api.base_url != SERPER else []
         parts += [f"{name}={value}" for name, value in self._where.items()]
@@ -96,7 +96,7 @@ class Serper:
 
     @property
     def sent(self) -> int:
-        """Calls on the wire so far, pages aside."""
+        """The number of calls sent so far, not counting pages."""
         return self._api.sent
 
     async def search(self, query: str, k: int) -> Found | Failure:

@@ -1,4 +1,4 @@
-"""Which addresses of the web may be reached: a search result must not make us ask the machines behind our own wall.
+"""Which addresses may be reached: a search result must not send requests to machines on the private network.
 
 The guard sits where sockets are made, so what is checked is the very address that is connected to, whatever led there:
 a name and its DNS, a redirect, an odd spelling such as `0x7f000001`.
@@ -43,13 +43,13 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Refuses addresses that are not of the public internet, but for those in `private`."""
+    """Refuses addresses that are not on the public internet, except those in `private`."""
 
     private: tuple[Network, ...] = ()
 
     @classmethod
     def letting(cls, private: Iterable[str]) -> Guard:
-        """A guard that lets some networks pass, such as `10.20.0.0/16` for an intranet. Raises `SettingsError`."""
+        """A guard that admits some networks, such as `10.20.0.0/16` for an intranet. Raises `SettingsError`."""
         try:
             return cls(tuple(map(ip_network, private)))
         except ValueError as error:
