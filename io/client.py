@@ -58,9 +58,9 @@ class _Call:
 class Client:
     """Sends prompts to a model, within limits, and never the same prompt twice.
 
-    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay`, all answers, including failures, come from the store.
-    `price` gives the cost of usage where it is known. Use it as `async with Client(...) as client`, in one event loop;
-    the store stays its owner's.
+    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay`, all answers, including
+    failures, come from the store. `price` gives the cost of usage, if known. Use it as `async with Client(...) as
+    client`, in one event loop; the caller keeps the store and closes it.
 
     Raises `SettingsError` for settings that contradict each other.
     """

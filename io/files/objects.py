@@ -48,7 +48,7 @@ def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
         lines = _has_lines(stream.peek())
         if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
             if not lines and stream.peek().lstrip().partition(b"\n")[0].strip() in (b"{", b"["):
-                fault = "the file is a multi-line JSON text; allowed in .jsonl: one object per line (rename it to .json)"
+                fault = "the file is a multi-line JSON text; allowed in .jsonl: one object per line (name it .json)"
                 raise InputError(Fault(fault, file=name))
             lines = True
         if lines:

@@ -236,7 +236,7 @@ def test_only_a_failed_relation_may_lack_a_probability_or_a_type(value, says):
     field, message = the_fault(changed("relations[0].probability", value))
     assert field == "relations[0].probability"
     assert f"probability is {says}" in message
-    assert "beside the status of a failure" in message
+    assert "if the status is a failure" in message
     field, message = the_fault(changed("relations[0].type", value))
     assert field == "relations[0].type"
     assert message.startswith(f"type is {says}; allowed")

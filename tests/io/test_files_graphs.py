@@ -300,10 +300,10 @@ def test_a_conversion_leaves_bad_rows_out_and_says_so(tmp_path, target):
 def test_a_conversion_without_a_way_is_refused(tmp_path):
     path = tmp_path / "model.uai"
     path.write_text("MARKOV\n1\n2\n0\n")
-    with pytest.raises(SettingsError, match="uai cannot become cases"):
+    with pytest.raises(SettingsError, match="cannot convert uai to cases"):
         convert(path, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
     path = tmp_path / "cases.jsonl"
     path.write_text(json.dumps(CASE))
-    with pytest.raises(SettingsError, match="cases cannot become uai"):
+    with pytest.raises(SettingsError, match="cannot convert cases to uai"):
         convert(path, tmp_path / "out.uai", "uai")  # type: ignore[arg-type]
