@@ -59,6 +59,6 @@ class OwnLoop:
 
 
 def in_own_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of one coroutine, run in an event loop of its own (see `OwnLoop`)."""
+    """The result of one coroutine, run in its own event loop (see `OwnLoop`)."""
     with OwnLoop() as loop:
         return loop.run(work)

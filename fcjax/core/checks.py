@@ -13,7 +13,7 @@ _TEXTS = (str, type(None))
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = False) -> None:
-    """Raise `SettingsError` unless `value` is one of `allowed`, or None where `none` is."""
+    """Raise `SettingsError` unless `value` is one of `allowed`, or None if `none` is set."""
     allowed = tuple(allowed)
     if not (isinstance(value, str) and value in allowed) and not (none and value is None):
         names = ", ".join(map(repr, allowed)) + (" or None" if none else "")
@@ -21,7 +21,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = 
 
 
 def is_number(value: Any, low: float, high: float = float("inf"), *, whole: bool = False) -> bool:
-    """Whether `value` is a real number from `low` to `high`; truth values and NaN are none."""
+    """Whether `value` is a real number from `low` to `high`; truth values and NaN are not."""
     kind: Any = Integral if whole else Real
     return isinstance(value, kind) and not isinstance(value, bool) and bool(low <= value <= high)
 
@@ -29,7 +29,7 @@ def is_number(value: Any, low: float, high: float = float("inf"), *, whole: bool
 def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False, none: bool = False
 ) -> None:
-    """Raise `SettingsError` unless `is_number` holds, or `value` is None where `none` is."""
+    """Raise `SettingsError` unless `is_number` holds, or `value` is None if `none` is set."""
     if not is_number(value, low, high, whole=whole) and not (none and value is None):
         bounds = f"from {low}" + (f" to {high}" if high < float("inf") else "")
         allowed = f"a {'whole ' if whole else ''}number {bounds}{', or None' if none else ''}"

@@ -9,7 +9,7 @@ from fcjax.core.errors import SettingsError
 
 
 def cache_folder() -> Path:
-    """The folder of the user's caches: `fcjax` in XDG_CACHE_HOME, or in `.cache` of the home folder.
+    """The user's cache folder: `fcjax` in XDG_CACHE_HOME, or in `.cache` of the home folder.
 
     Nothing is created. Raises `SettingsError` where neither is known.
     """

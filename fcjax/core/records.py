@@ -47,7 +47,7 @@ class RelationType(StrEnum):
 
 
 class Label(StrEnum):
-    """The reading of a posterior (SPEC 3)."""
+    """The label of a posterior (SPEC 3)."""
 
     SUPPORTED = "supported"
     REFUTED = "refuted"

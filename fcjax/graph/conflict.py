@@ -1,4 +1,4 @@
-"""Which relations are in conflict where a graph is inconsistent, Z = 0 (SPEC 4).
+"""The relations that conflict in an inconsistent graph, Z = 0 (SPEC 4).
 
 A factor over two Boolean variables that is 0 somewhere forbids that pair of states, so Z = 0 is an unsatisfiable
 2-SAT problem: some variable can be neither false nor true. The two chains of implications that show it are the proof,

@@ -220,7 +220,7 @@ class FactGraph:
         return np.array(slopes, np.float64).reshape(-1, 2, 2)
 
     def to_model(self) -> MarkovModel:
-        """The same network as a bare Markov model: one unary factor a variable, one binary factor a relation.
+        """The same network as a bare Markov model: one unary factor per variable, one binary factor per relation.
 
         A `log_scale` is spread over as many more unary factors as it takes.
         """

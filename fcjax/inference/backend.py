@@ -1,4 +1,4 @@
-"""Which backend sweeps by default, and where JAX keeps what it compiled."""
+"""The default backend of sweeps, and JAX's cache of compiled programs."""
 
 from __future__ import annotations
 

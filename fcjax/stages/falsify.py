@@ -62,7 +62,7 @@ class Falsifier:
         check_number("max_tokens", self.max_tokens, 1, 2**31 - 1, whole=True)
 
     def prompt(self, case: Case) -> Prompt:
-        """The question for a case with a right response."""
+        """The prompt for a case with a right response."""
         texts = {"question": quoted(case.query or "(not known)"), "answer": _by_lines(case.response or "")}
         content = self.template.fill(errors=str(self.errors), **texts)
         return Prompt(messages=(("user", content),), template=self.template.name, max_tokens=self.max_tokens)

@@ -46,7 +46,7 @@ def convert(
     context_prior: float = 0.99,
     atom_prior: float = ATOM_PRIOR,
 ) -> Conversion:
-    """Write what `source` holds to `target` in the format `to`, as a stream; the target's name chooses the container.
+    """Write the content of `source` to `target` in the format `to`, as a stream; the target's name sets the container.
 
     `format` is the source's, detected where it is not given. The priors go into graphs that are made of cases; a graph
     whose atoms have another prior than `atom_prior` cannot be a case. A row with faults is left out and its faults are

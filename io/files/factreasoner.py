@@ -40,7 +40,7 @@ def case_to_problem(case: Case) -> dict[str, Any]:
 
 
 def write_problems(path: Source, cases: Iterable[Case]) -> int:
-    """Write cases as problems: one object, or a list of several, under a name in `.json`; else a line each.
+    """Write cases as problems: one object, or a list of several, if the name ends in `.json`; else one per line.
 
     The file takes its place when it is complete. Returns how many; raises `OutputError`.
     """
@@ -59,7 +59,7 @@ class GraphRow(Row[Graph]):
 
 
 def read_graphs(path: Source, limit: int = LINE_LIMIT) -> Iterator[GraphRow]:
-    """The fact graphs of a file, in order and as a stream: one object, a list, or a line each.
+    """The fact graphs of a file, in order and as a stream: one object, a list, or one per line.
 
     A bad row carries its faults and does not end the stream. Raises `InputError` where there is nothing to read at all.
     """

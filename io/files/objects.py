@@ -37,7 +37,7 @@ class Item:
 
 
 def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
-    """The JSON values of a file: a line each, or the items of a list, or one object; the content shows which.
+    """The JSON values of a file: one per line, the items of a list, or one object; the content shows which.
 
     A file named `.jsonl` or `.ndjson` is always read by lines. Lines stream; a list is held as a whole. A line that
     cannot be read is an `Item` with faults and does not end the reading. Raises `InputError` where there is nothing to

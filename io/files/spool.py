@@ -20,7 +20,7 @@ from fcjax.io.files.streams import Source, display_name
 
 @contextmanager
 def readable_twice(source: Source) -> Iterator[str]:
-    """A path that can be read any number of times: standard input and pipes are copied to a temporary file."""
+    """A path that can be read repeatedly: standard input and pipes are copied to a temporary file."""
     path = os.fspath(source)
     if path != "-" and (os.path.isfile(path) or not os.path.exists(path) or os.path.isdir(path)):
         yield path

@@ -85,7 +85,7 @@ _USUAL: Final = PageLimits()
 
 
 class PageReader:
-    """Reads pages. Use it in one event loop, and close it in the same; then another may have it.
+    """Reads pages. Use and close it in the same event loop; another may use it afterwards.
 
     `private` are networks that may be reached although they are not public, such as `10.20.0.0/16` for an intranet.
     A proxy of the environment is not used: behind one, names are resolved out of our sight, and the guard would only
@@ -291,7 +291,7 @@ def _trouble(response: aiohttp.ClientResponse) -> Again | Refused:
 
 
 async def _in_thread(do: Callable[[], Result]) -> Result:
-    """What `do` returns in a thread of its own.
+    """The result of `do`, run in its own thread.
 
     It is a daemon: a document that a parser does not get over is given up, and must not keep the program from ending.
     """
