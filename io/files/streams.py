@@ -153,7 +153,7 @@ def _check_text(head: bytes, name: str) -> None:
     """Refuse what cannot be UTF-8 text, by the look of its first bytes."""
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
-            raise InputError(Fault(f"the file is {what}; allowed: text in UTF-8, plain or gzip-compressed", file=name))
+            raise InputError(Fault(f"the file is {what}; allowed: UTF-8 text, plain or gzip-compressed", file=name))
     sample = head[:256]
     wide = head.startswith(_WIDE_BOMS) or (
         sample.count(0) * 3 >= len(sample) and sample.strip(b"\0")[:1] in b"[{\r\n\t "
@@ -161,7 +161,7 @@ def _check_text(head: bytes, name: str) -> None:
     if wide:
         raise InputError(Fault("the text is UTF-16 or UTF-32; save it again as UTF-8", file=name))
     if 0 in head or (not _is_utf8(head) and any(byte < 32 and byte not in b"\t\n\r\f" for byte in head)):
-        raise InputError(Fault("the file is binary; allowed: text in UTF-8, plain or gzip-compressed", file=name))
+        raise InputError(Fault("the file is binary; allowed: UTF-8 text, plain or gzip-compressed", file=name))
 
 
 def _is_utf8(head: bytes) -> bool:

@@ -91,7 +91,7 @@ def entries(path: Path, faults: Faults) -> list[CorpusFile]:
         message = f"{counted(others.total(), 'file')} of other types skipped: {kinds}; supported: {', '.join(_KINDS)}"
         faults.add(Fault(message, file=str(path)))
     if not found:
-        message = f"there are no documents in this folder; allowed: files named {', '.join(_KINDS)}"
+        message = f"there are no documents in this folder; allowed: files ending in {', '.join(_KINDS)}"
         raise InputError(Fault(message, file=str(path)), *faults.kept)
     return sorted(found, key=lambda entry: entry.name)
 

@@ -224,7 +224,7 @@ def test_a_wording_of_ones_own(run, source, server, tmp_path):
             "--may-lose has no effect with --no-guard supported",
         ),
         (["-o", "out", "--refiner-price", "1", "1"], "--refiner-price has no effect without another model"),
-        (["-o", "out", "--replay", "--store", "nowhere"], "no store is there"),
+        (["-o", "out", "--replay", "--store", "nowhere"], "there is no store there"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, words, monkeypatch):

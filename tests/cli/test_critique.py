@@ -328,7 +328,7 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
         (["-o", "corpus.jsonl"], {}, "is the input itself"),
         (["-o", "out", "--cases", "corpus.jsonl"], {}, "is the input itself"),
         (["-o", "out", "--deny-domain", "!"], {}, "--deny-domain has '!'; allowed: a domain"),
-        (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
+        (["-o", "out", "--replay", "--store", "nowhere"], {}, "there is no store there"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, env, words, monkeypatch):

@@ -157,7 +157,7 @@ def test_a_template_of_ones_own(run, source, server, tmp_path):
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--budget-dollars", "1"], {}, "price is unknown"),
         (["-o", "out", "--litellm"], {}, "add --model PROVIDER/NAME"),
-        (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
+        (["-o", "out", "--replay", "--store", "nowhere"], {}, "there is no store there"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(server, source, tmp_path, args, env, words):

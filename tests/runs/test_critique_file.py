@@ -300,7 +300,7 @@ def test_only_one_run_at_a_time_writes_to_a_file(server, source, tmp_path):
 def test_a_file_in_which_nothing_can_be_done_is_an_error_before_any_work(server, tmp_path):
     out = tmp_path / "out.jsonl"
     source = write(tmp_path / "in.jsonl", {"id": "x", "query": "?"}, "{", {"id": "y"})
-    with pytest.raises(InputError, match=r"in.jsonl:1: case 'x': .*add one of them \(and so it is with 2 other rows\)"):
+    with pytest.raises(InputError, match=r"in.jsonl:1: case 'x': .*add one of them \(and likewise for 2 other rows\)"):
         critique_file(source, out, critic_of(server))
     bare = write(tmp_path / "bare.jsonl", model.case(1))
     with pytest.raises(InputError, match="name a retriever"):
