@@ -186,7 +186,7 @@ def test_export_never_writes_over_the_store(store):
     before = store.read_bytes()
     done = cache("export", "--store", store, store)
     assert (done.returncode, store.read_bytes()) == (UNUSABLE, before)
-    assert b"is the input itself" in done.stderr
+    assert b"is also the input" in done.stderr
 
 
 def test_export_to_standard_output(store):

@@ -104,7 +104,7 @@ def test_replay_needs_no_server(run, source, server, tmp_path):
 def test_no_output_takes_the_place_of_the_corpus(run, source, server, tmp_path, options):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = run(source, *(tmp_path / option if option[0] != "-" else option for option in options))
-    assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True), done.stderr
+    assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True), done.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert server.calls == 0
 

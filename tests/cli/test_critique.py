@@ -190,7 +190,7 @@ def test_results_stand_for_the_cases_beside_them(run, source, server, tmp_path):
         assert run(given, "-o", tmp_path / f"{name}.jsonl", *packed).returncode == OK
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     done = run(out, "-o", out, "--cases", tmp_path / "other.jsonl", *packed)
-    assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True)
     (tmp_path / "out.cases.jsonl").unlink()
     done = run(out, "-o", tmp_path / "three.jsonl", *packed)
     assert (done.returncode, "are not in" in done.stderr.decode()) == (UNUSABLE, True)
@@ -325,8 +325,8 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
         (["-o", "out", "--retriever", "wikipedia"], {}, "--corpus has no effect with --retriever wikipedia"),
         (["-o", "out", "--retriever", "given"], {}, "--corpus has no effect with --retriever given"),
         (["-o", "out", "--template", "query=x.txt"], {}, "the stage query does not run; add --queries model"),
-        (["-o", "corpus.jsonl"], {}, "is the input itself"),
-        (["-o", "out", "--cases", "corpus.jsonl"], {}, "is the input itself"),
+        (["-o", "corpus.jsonl"], {}, "is also the input"),
+        (["-o", "out", "--cases", "corpus.jsonl"], {}, "is also the input"),
         (["-o", "out", "--deny-domain", "!"], {}, "--deny-domain has '!'; allowed: a domain"),
         (["-o", "out", "--replay", "--store", "nowhere"], {}, "there is no store there"),
     ],

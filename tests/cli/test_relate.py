@@ -44,7 +44,7 @@ def test_relate_never_writes_over_what_it_reads(run, source, server, tmp_path):
     store, before = tmp_path / "store.sqlite", source.read_bytes()
     for out in (source, store):
         done = run(source, "-o", out)
-        assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True), out
+        assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True), out
     assert source.read_bytes() == before
     assert run(source, "-o", tmp_path / "again.jsonl", "--replay").returncode == OK  # the store is whole
 

@@ -271,7 +271,7 @@ def test_a_journal_of_another_run_is_not_written_over(server, source, tmp_path):
             correct_file(source, out, method_of(server, **other))
     correct_file(source, out, method_of(server, rounds=2), overwrite=True)
     assert len(rows_in(out)) == TOWNS
-    with pytest.raises(OutputError, match="is the input itself"):
+    with pytest.raises(OutputError, match="is also the input"):
         correct_file(source, source, method_of(server))
     with pytest.raises(OutputError, match="same file"):
         correct_file(source, out, method_of(server), cases_out=out)

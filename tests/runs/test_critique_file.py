@@ -318,8 +318,8 @@ def test_places_that_cannot_be_written_are_told_before_any_work(server, source, 
         with pytest.raises(OutputError, match=words):
             critique_file(source, out, critic_of(server), **more)
 
-    tries(source, "is the input itself")
-    tries(tmp_path / "out.jsonl", "is the input itself", cases_out=source)
+    tries(source, "is also the input")
+    tries(tmp_path / "out.jsonl", "is also the input", cases_out=source)
     tries(tmp_path / "out.jsonl", "cannot go to the same file", cases_out=tmp_path / "out.jsonl")
     tries("-", "cannot go to the same file", cases_out="-")
     tries(tmp_path / "nowhere" / "out.jsonl", "does not exist")
