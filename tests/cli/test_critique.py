@@ -320,7 +320,7 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
         ([], {}, "add -o OUT"),
         (["-o", "-", "--json"], {}, "both want standard output"),
         (["-o", "out", "--cases", "-", "--json"], {}, "both want standard output"),
-        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
+        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model given"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--retriever", "wikipedia"], {}, "--corpus has no effect with --retriever wikipedia"),
         (["-o", "out", "--retriever", "given"], {}, "--corpus has no effect with --retriever given"),
@@ -362,7 +362,10 @@ def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server,
 def test_a_bare_response_without_a_source_of_evidence(server, source, tmp_path):
     done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", **settings(server, tmp_path))
     assert done.returncode == UNUSABLE
-    assert "look for evidence (name a retriever: --corpus or --retriever on the command line)" in done.stderr.decode()
+    assert (
+        "no retriever was given to search for evidence (--corpus or --retriever on the command line)"
+        in done.stderr.decode()
+    )
     done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", "--stages", "atomize", **settings(server, tmp_path))
     assert done.returncode == SOME_FAILED
     assert {row["status"] for row in rows_in(tmp_path / "out.jsonl")} == {"stopped"}

@@ -153,7 +153,7 @@ def test_a_template_of_ones_own(run, source, server, tmp_path):
     [
         ([], {}, "add -o OUT"),
         (["-o", "-", "--json"], {}, "both want standard output"),
-        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
+        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model given"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--budget-dollars", "1"], {}, "price is unknown"),
         (["-o", "out", "--litellm"], {}, "add --model PROVIDER/NAME"),

@@ -303,9 +303,9 @@ def test_a_file_in_which_nothing_can_be_done_is_an_error_before_any_work(server,
     with pytest.raises(InputError, match=r"in.jsonl:1: case 'x': .*add one of them \(and likewise for 2 other rows\)"):
         critique_file(source, out, critic_of(server))
     bare = write(tmp_path / "bare.jsonl", model.case(1))
-    with pytest.raises(InputError, match="name a retriever"):
+    with pytest.raises(InputError, match="no retriever was given"):
         critique_file(bare, out, Critic(client_of(server)))
-    with pytest.raises(InputError, match="name a model"):
+    with pytest.raises(InputError, match="no model was given"):
         critique_file(bare, out, Critic(retrieve=shelf()))
     with pytest.raises(InputError, match="no such file"):
         critique_file(tmp_path / "none.jsonl", out, critic_of(server))
