@@ -1,4 +1,4 @@
-"""The client: prompts in, replies or failures out, at the speed that the endpoint allows.
+"""The client: prompts in, replies or failures out, as fast as the endpoint allows.
 
 A prompt passes the store, the same prompt in flight, the budget, a slot, the rate limit and the wire; its reply passes
 the store once more before it is returned. No slot is held in back-off, or while a reply is made durable.
@@ -56,11 +56,11 @@ class _Call:
 
 
 class Client:
-    """Asks a model, within limits, and never twice for the same answer.
+    """Sends prompts to a model, within limits, and never the same prompt twice.
 
-    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay` the store alone answers, failures too.
-    `price` gives the cost of usage where it is known. Use it as `async with Client(...) as client`, in one event loop;
-    the store stays its owner's.
+    `where` is an `Endpoint`, or a `Transport` of another kind. With `replay`, all answers, including
+    failures, come from the store. `price` gives the cost of usage, if known. Use it as `async with Client(...) as
+    client`, in one event loop; the caller keeps the store and closes it.
 
     Raises `SettingsError` for settings that contradict each other.
     """
@@ -82,9 +82,9 @@ class Client:
         random: Random | None = None,
     ):
         if replay and store is None:
-            raise SettingsError("a replay needs a store; name the one of the run that is to be repeated")
+            raise SettingsError("a replay requires a store; specify the store of the run to repeat")
         if budget is not None and budget.dollars is not None and price is None:
-            raise SettingsError("the model's price is unknown; allowed: a budget in prompts or tokens, or give a price")
+            raise SettingsError("the model's price is unknown; give a price, or set the budget in prompts or tokens")
         self.stats = Stats(cost=0.0 if price is not None else None)
         self._clock = clock or RealClock()
         self._random = random or Random()
@@ -103,32 +103,32 @@ class Client:
         self._budget = budget or Budget()
         self._flights: SingleFlight[Reply | Failure] = SingleFlight()
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
-        self._rule = StopRule("as the first calls met this, no more are sent", patience=max(PATIENCE, 2 * most))
+        self._rule = StopRule("the first calls failed this way, so no more are sent", patience=max(PATIENCE, 2 * most))
         self._began: float | None = None
 
     @property
     def endpoint(self) -> str:
-        """Who is asked, without secrets."""
+        """The endpoint's name, without secrets."""
         return self._transport.name
 
     @property
     def model(self) -> str:
-        """The model that is asked."""
+        """The model's name."""
         return self._transport.model
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The endpoint's own fields of every request; they are a part of every question."""
+        """The endpoint's extra fields for every request; they are part of every prompt's key."""
         return self._options
 
     @property
     def stopped(self) -> Failure | None:
-        """Why nothing more is sent, where no other prompt would fare better."""
+        """Why no more prompts are sent, if every other prompt would fail too; else None."""
         return self._rule.stopped
 
     @property
     def unreached(self) -> str | None:
-        """Why no answer has come, where the endpoint was never reached; None where it was, or may have been."""
+        """Why there was no answer, if the endpoint was never reached; None if it was, or may have been."""
         return self._rule.unreached
 
     async def __aenter__(self) -> Self:
@@ -143,9 +143,9 @@ class Client:
             await self._transport.close()
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
-        """The reply to one prompt, durable if there is a store, or why there is none.
+        """The reply to one prompt, stored durably if there is a store, or the reason why there is none.
 
-        Raises `OutputError` where the store cannot be written, and nothing on account of one prompt.
+        Raises `OutputError` if the store cannot be written; a prompt that fails raises nothing.
         """
         prompt = self._whole(prompt)
         key = prompt_key(self._transport.name, self._transport.model, prompt)
@@ -164,7 +164,7 @@ class Client:
     async def ask_all(
         self, items: Iterable[Item] | AsyncIterable[Item], *, prompt: Callable[[Item], Prompt]
     ) -> AsyncIterator[tuple[Item, Reply | Failure]]:
-        """Every item with the answer to its prompt, as they come in.
+        """Every item with the answer to its prompt, in order of arrival.
 
         No more than `window` items are taken ahead of the consumer, and prompts are made when their turn comes. Close
         the iterator (`contextlib.aclosing`) to leave early.
@@ -181,7 +181,7 @@ class Client:
             await window.close()
 
     async def reject(self, prompt: Prompt) -> None:
-        """Call the stored reply to `prompt` unreadable: a live run asks again, a replay gets it as it is.
+        """Mark the stored reply to `prompt` as unreadable: a live run asks again, a replay gets it unchanged.
 
         Raises `OutputError` where the store cannot be written.
         """
@@ -191,7 +191,7 @@ class Client:
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
     ) -> CostEstimate:
-        """What asking `prompts` would take; nothing is sent. `count_tokens` is four bytes each by default."""
+        """What sending `prompts` would cost; nothing is sent. `count_tokens` is four bytes each by default."""
         seen: set[int] = set()
         total = stored = prompt_tokens = completion_tokens = 0
         for total, given in enumerate(prompts, 1):
@@ -222,7 +222,8 @@ class Client:
                 return kept
             if self._replay:
                 return Failure(
-                    "replay_miss", f"the store has no answer to this prompt ({prompt.template}); run it live"
+                    "replay_miss",
+                    f"the store has no answer to this prompt ({prompt.template}); run without replay to get one",
                 )
 
         async def answer(flight: Flight[Reply | Failure]) -> Reply | Failure:
@@ -249,7 +250,7 @@ class Client:
         tokens, dollars = expected.prompt + expected.completion, self._cost(expected)
         if not await self._budget.hold(tokens, dollars):
             limit = self._budget.used_up
-            return Failure("budget", f"the budget of {limit} is used up; run again with another to go on")
+            return Failure("budget", f"the budget of {limit} is used up; to continue, run again with a new budget")
         answer = None
         try:
             answer = await self._answer(prompt, expected, call)
@@ -293,7 +294,7 @@ class Client:
                     empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
                     if wait is None or empty == EMPTY or not call.flight.waiting:
-                        why = f"{reason}; given up after {attempt} tries, run again to resume"
+                        why = f"{reason}; gave up after {attempt} attempts; run again to resume"
                         return self._failed(kind, why, attempt)
                     call.flight.detached = False
                     await self._clock.sleep(wait)

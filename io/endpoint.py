@@ -1,4 +1,4 @@
-"""Where a model is reached: base URL, model, key, and options that go with every request."""
+"""How a model is reached: base URL, model, key, and options sent with every request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIELDS: Final = ("base_url", "model", "api_key_env", "options")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An OpenAI-compatible endpoint and the model to ask there.
+    """An OpenAI-compatible endpoint and the model to use there.
 
     `url` may end in the host, in `/v1` or another path, or in `/chat/completions`; after a bare host `/v1` is added.
     A query is sent with the requests; a user name and password are sent as such where there is no key. `options`
@@ -55,16 +55,16 @@ class Endpoint:
         name, query, login = _parts(self.url.strip())
         key = (self.key or "").strip()
         if not (key.isascii() and key.isprintable() and " " not in key):
-            raise SettingsError("the API key holds spaces or characters that no key has; set OPENAI_API_KEY again")
+            raise SettingsError("the API key contains spaces or invalid characters; set OPENAI_API_KEY again")
         if not self.model:
-            raise SettingsError("no model is named; name one (--model), or set FCJAX_MODEL")
+            raise SettingsError("no model given; specify one with --model, or set FCJAX_MODEL")
         for place in _secrets(self.options, "options"):
-            seen = f"{place} looks like a secret, and options are stored with every question"
-            raise SettingsError(f"{seen}; name the variable that holds the key in api_key_env")
+            seen = f"{place} looks like a secret, and options are stored with every prompt"
+            raise SettingsError(f"{seen}; set api_key_env to the name of the variable that holds the key")
         for taken in _ASKED:
             if taken in self.options:
                 seen = f"options.{taken} is set, but fcjax sets {taken} in every request itself"
-                raise SettingsError(f"{seen}; allowed: any other field than {', '.join(_ASKED)}")
+                raise SettingsError(f"{seen}; allowed: any field other than {', '.join(_ASKED)}")
         if key:
             headers = {"Authorization": f"Bearer {key}"}
         elif login:
@@ -100,11 +100,13 @@ class Endpoint:
         variable = given.get("api_key_env", "OPENAI_API_KEY")
         key = env.get(variable)
         if "api_key_env" in given and not key:
-            named = variable if variable.isidentifier() else "what is no name"  # perhaps the key itself
+            named = (
+                variable if variable.isidentifier() else "something that is not a variable name"
+            )  # perhaps the key itself
             raise SettingsError(f"{config}: api_key_env names {named}, which is not set")
         if not url and not key:
             raise SettingsError(
-                "no endpoint is named; give its base URL (--base-url), or set OPENAI_BASE_URL or OPENAI_API_KEY"
+                "no endpoint given; specify its base URL with --base-url, or set OPENAI_BASE_URL or OPENAI_API_KEY"
             )
         named = model or given.get("model") or env.get("FCJAX_MODEL") or ""
         return cls(url or OPENAI, named, key, given.get("options", {}))
@@ -141,7 +143,7 @@ def _secrets(given: Any, place: str) -> Iterator[str]:
 def _parts(url: str) -> tuple[str, str, str]:
     """Normalised base URL, query with its question mark, and `user:password`."""
     # A URL that cannot be used is not repeated: it may hold a password.
-    fault = SettingsError("the base URL cannot be used; allowed: http://HOST:PORT/v1 or https://HOST/v1")
+    fault = SettingsError("the base URL is invalid; allowed: http://HOST:PORT/v1 or https://HOST/v1")
     try:
         split = urlsplit(url)
         host, port = (split.hostname or "").rstrip("."), split.port
@@ -179,12 +181,14 @@ def _configured(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise SettingsError(f"{os.fspath(path)}: cannot be read ({error.strerror})") from error
     except ValueError as error:  # not UTF-8, or not TOML
-        raise SettingsError(f"{os.fspath(path)}: is no TOML ({error})") from error
+        raise SettingsError(f"{os.fspath(path)}: is not valid TOML ({error})") from error
     for name, value in given.items():
         if name == "api_key":
-            raise SettingsError(f"{os.fspath(path)}: holds a key; name the variable that holds it in api_key_env")
+            raise SettingsError(
+                f"{os.fspath(path)}: contains a key; set api_key_env to the name of the variable that holds it"
+            )
         if name not in _FIELDS:
             raise SettingsError(f"{os.fspath(path)}: {name!r} is unknown; allowed: {', '.join(_FIELDS)}")
         if not isinstance(value, dict if name == "options" else str):
-            raise SettingsError(f"{os.fspath(path)}: {name} is {value!r}; allowed: a text, and a table for options")
+            raise SettingsError(f"{os.fspath(path)}: {name} is {value!r}; allowed: a string, or a table for options")
     return given

@@ -1,4 +1,4 @@
-"""The content of a store's row: questions and answers as bytes.
+"""The contents of a store's rows: questions and answers as bytes.
 
 There are two kinds of questions: prompts, to a model, and searches, in a source of evidence.
 
@@ -34,7 +34,7 @@ class DamagedError(ValueError):
 
 
 def canonical(document: Any) -> bytes:
-    """JSON that is the same for equal documents: sorted keys, no spaces."""
+    """Canonical JSON, the same for equal documents: sorted keys, no spaces."""
     try:
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # half a surrogate pair in a text, which only the standard library escapes

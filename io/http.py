@@ -24,7 +24,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class Transport(Protocol):
-    """One way to reach a model. Retries, limits, sharing and the store are the client's."""
+    """A way to reach a model. Retries, limits, sharing and the store are left to the client."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect, between two bytes from the server (before the first one, the model runs), and in all.
+    """Seconds to connect, between two bytes from the server (before the first one, the model runs), and in total.
 
     Raises `SettingsError`.
     """
@@ -56,7 +56,7 @@ class Timeouts:
 
 
 class HttpTransport:
-    """Chat completions by aiohttp, over as many connections as calls may be on the wire at once."""
+    """Chat completions over aiohttp, with as many connections as calls may be in flight at once."""
 
     def __init__(self, endpoint: Endpoint, *, connections: int = 64, timeouts: Timeouts | None = None):
         self.name, self.model = endpoint.name, endpoint.model
@@ -180,4 +180,4 @@ def _check_proxy(scheme: str, proxy: str) -> None:
     if not usable:  # it is not repeated: it may hold a password
         name = next((name for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY") if name in os.environ), "")
         where = f"the environment variable {name}" if name else f"the system's {scheme} proxy"
-        raise SettingsError(f"{where} is not the URL of a proxy; expected: http://HOST:PORT; change or unset it")
+        raise SettingsError(f"{where} is not a proxy URL; expected: http://HOST:PORT; change or unset it")

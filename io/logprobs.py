@@ -1,4 +1,4 @@
-"""Log probabilities of a reply's tokens, in all the shapes that servers give them.
+"""Log probabilities of a reply's tokens, in all the formats that servers use.
 
 This is most of the work of reading a reply, so it is written for speed: a token in some 2 microseconds.
 """

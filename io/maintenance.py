@@ -69,7 +69,7 @@ def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The rows that were deleted, or would be. Sizes are of the whole store, in bytes."""
+    """The rows that were deleted, or would be. Sizes are for the whole store, in bytes."""
 
     entries: int
     size_before: int
@@ -86,7 +86,7 @@ def prune(
     failures: bool = False,
     dry_run: bool = False,
 ) -> Pruned:
-    """Delete the rows that all the given conditions hold for, and give the space back.
+    """Delete the rows that meet all the given conditions, and free the space.
 
     `before` is in seconds since 1970. Templates, models and kinds are names, or patterns with `*` and `?`. `failures`
     are the rows that a live run does not use. Other processes may use the store meanwhile.
@@ -140,7 +140,7 @@ def export(path: Path, out: Source) -> Exported:
             for row in _rows(connection):
                 try:
                     if row is None or row[2] == DAMAGED:
-                        raise DamagedError("what was there is spoilt")
+                        raise DamagedError("the row is damaged")
                     yield canonical(row_document(row))
                 except DamagedError:
                     damaged += 1
@@ -202,7 +202,7 @@ def _parsed(text: bytes) -> Any:
     try:
         return orjson.loads(text) if b"\\ud" not in text else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RowError(f"the line is no JSON ({error})") from error
+        raise RowError(f"the line is not JSON ({error})") from error
 
 
 @contextmanager
@@ -246,7 +246,7 @@ def _conditions(before: float | None, given: Mapping[str, Sequence[str]], failur
     if failures:
         parts.append(f"status <> '{ANSWERED}'")
     if not parts:
-        raise SettingsError("nothing says what to prune; give an age, templates, models, a kind or failures")
+        raise SettingsError("nothing is selected to prune; give an age, templates, models, a kind or failures")
     return " AND ".join(parts), values
 
 

@@ -17,7 +17,7 @@ from fcjax.io.outcome import read_exception
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model that is served."""
+    """A model that an endpoint serves."""
 
     name: str
     context: int | None  # tokens of a prompt and its answer together; None where it is not given

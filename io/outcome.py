@@ -25,7 +25,7 @@ from fcjax.io.logprobs import of_answer, read_logprobs
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A failure that may pass. `after` is the time in seconds that the server asks to wait."""
+    """A temporary failure. `after` is the time in seconds that the server asks to wait."""
 
     kind: str
     reason: str
@@ -35,7 +35,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A failure that would repeat: asking again cannot help."""
+    """A permanent failure: a retry would fail the same way."""
 
     kind: str
     reason: str
@@ -44,7 +44,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """More alternatives per token were asked for than the server gives.
+    """More alternatives per token were requested than the server provides.
 
     `allowed` is how many it gives, 0 where it gives no logprobs at all, None where it does not say.
     """
@@ -57,8 +57,8 @@ class StepDown:
 Outcome = Reply | Again | Refused | StepDown
 
 REMEDIES: Final = {
-    "unauthorized": "set OPENAI_API_KEY to a key that this endpoint knows",
-    "forbidden": "use a key that may use this model",
+    "unauthorized": "set OPENAI_API_KEY to a key that this endpoint accepts",
+    "forbidden": "use a key with access to this model",
     "quota": "the account has no credit or budget left",
     "not_found": "check the base URL and the model's name",
     "context_overflow": "shorten the prompt, lower max_tokens, or serve the model with a longer context",
@@ -137,17 +137,17 @@ def read_exception(error: BaseException) -> Again | Refused:
         case SettingsError():  # of the environment, such as a proxy that cannot be used
             return Refused("not_found", str(error))
         case aiohttp.ClientSSLError() | ssl.SSLError():
-            return _refused("tls", f"no secure connection ({type(error).__name__})")
+            return _refused("tls", f"the secure connection failed ({type(error).__name__})")
         case aiohttp.ClientConnectorDNSError():
             return Again("dns", f"the name {error.host} cannot be resolved")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | UnicodeError():  # of a name that is none
-            return _refused("not_found", "the base URL cannot be used")
+            return _refused("not_found", "the base URL is invalid")
         case aiohttp.ClientResponseError() | aiohttp.ClientPayloadError():
-            return Again("unreadable", f"the response broke off or is no HTTP ({type(error).__name__})")
+            return Again("unreadable", f"the response was cut off or is not HTTP ({type(error).__name__})")
         case aiohttp.ClientConnectorError():
-            return Again("connection", f"no connection to {error.host}:{error.port} ({error.os_error.strerror})")
+            return Again("connection", f"cannot connect to {error.host}:{error.port} ({error.os_error.strerror})")
         case aiohttp.ClientConnectionError() | OSError():
-            return Again("connection", f"the connection broke ({type(error).__name__})")
+            return Again("connection", f"the connection was lost ({type(error).__name__})")
     raise error
 
 
@@ -164,16 +164,16 @@ def _read_choice(content: dict[str, Any], choice: dict[str, Any]) -> Reply | Aga
     finish = str(choice.get("finish_reason") or "stop")
     usage = _usage(content.get("usage"))
     if finish == "content_filter":
-        return Refused("content_filter", "the provider's filter cut the answer off", usage)
+        return Refused("content_filter", "the provider's filter cut off the answer", usage)
     if refusal := message.get("refusal"):
         return Refused("refused", scrubbed(f"the model refused: {refusal}"), usage)
     if finish == "error":
-        return Again("server_error", "the server broke off in the middle of the answer", None, usage)
+        return Again("server_error", "the server stopped in the middle of the answer", None, usage)
     thought, text = _apart(_text(message.get("content")) or _text(choice.get("text")))
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or thought or None
     if not text.strip():
         if finish == "length":
-            return _refused("truncated", "max_tokens were used up before the answer began", usage)
+            return _refused("truncated", "max_tokens was used up before the answer began", usage)
         if reasoning:
             return Refused("empty", "the model reasoned and gave no answer; check the server's reasoning parser", usage)
         return Again("empty", f"an empty answer (finish_reason {finish})", None, usage)

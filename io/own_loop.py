@@ -1,4 +1,4 @@
-"""Coroutines run to their end by synchronous functions, also where an event loop runs already (a notebook)."""
+"""Running coroutines from synchronous functions, even if an event loop is already running (in a notebook)."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ class OwnLoop:
 
 
 def in_own_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of one coroutine, run in an event loop of its own (see `OwnLoop`)."""
+    """The result of one coroutine, run in its own event loop (see `OwnLoop`)."""
     with OwnLoop() as loop:
         return loop.run(work)

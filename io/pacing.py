@@ -1,4 +1,4 @@
-"""How fast a client may go: rate limits, adaptive concurrency, back-off between tries, a budget for a run.
+"""Pacing of a client: rate limits, adaptive concurrency, back-off between attempts, a budget per run.
 
 Each is a small state machine that knows nothing of HTTP; time and chance come from outside.
 """
@@ -31,7 +31,7 @@ class RealClock:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When to ask again: `attempts` tries in all, waits that double from `first` to `longest` seconds.
+    """When to retry: `attempts` in total, with waits that double from `first` to `longest` seconds.
 
     A wait is drawn from the upper half of its span, so that calls that failed together do not return together. A server
     that asks for more than `patience` seconds is not waited for.
@@ -87,7 +87,7 @@ class RateLimit:
     def __init__(self, *, requests: float | None = None, tokens: float | None = None, clock: Clock | None = None):
         for name, value in (("requests", requests), ("tokens", tokens)):
             if value is not None and not 0 < value < float("inf"):
-                raise SettingsError(f"{name} a minute is {value}; allowed: a number over 0, or none for no limit")
+                raise SettingsError(f"{name} per minute is {value}; allowed: a number over 0, or none for no limit")
         self._clock = clock or RealClock()
         self._requests = _Meter(requests) if requests is not None else None
         self._tokens = _Meter(tokens) if tokens is not None else None
@@ -95,7 +95,7 @@ class RateLimit:
         self._turn = asyncio.Lock()  # first come, first served; only the first one watches the clock
 
     async def reserve(self, tokens: int) -> None:
-        """Wait until one more request of so many tokens may be sent."""
+        """Wait until one more request with this many tokens may be sent."""
         if not self._meters:
             return
         async with self._turn:
@@ -114,7 +114,7 @@ class RateLimit:
 
 
 class Concurrency:
-    """How many calls may be on the wire at once: a semaphore whose limit goes with the server's strength.
+    """How many calls may be in flight at once: a semaphore whose limit adapts to the server's capacity.
 
     It begins at `most`, and `limit` calls that succeed raise it by one. Where more than the share `tolerated` of a
     round, which has twice as many calls as the limit, is turned away, the limit is cut to the share of those that were
@@ -203,7 +203,7 @@ class _Spend:
 
 
 class Budget:
-    """The most that a run may spend, in prompts sent, tokens and US dollars; None means no limit.
+    """What a run may spend at most, in prompts, tokens and US dollars; None means no limit.
 
     What a prompt may cost at most is held while it is asked, so the cap is not passed as long as estimates are not too
     low. A prompt that does not fit waits for those that are being asked, as they mostly cost less than was held. Once
@@ -221,7 +221,7 @@ class Budget:
         self._news = asyncio.Event()
 
     async def hold(self, tokens: int, dollars: float | None) -> bool:
-        """Set aside the most that a prompt may cost; False where the budget is used up."""
+        """Reserve the most that a prompt may cost; False if the budget is used up."""
         while self.used_up is None:
             limit = self._passed(tokens, dollars or 0.0)
             if limit is None:
@@ -238,12 +238,12 @@ class Budget:
         return False
 
     def spend(self, tokens: int, dollars: float | None) -> None:
-        """A call was billed."""
+        """Record what a call was billed."""
         self.spent.tokens += tokens
         self.spent.dollars += dollars or 0.0
 
     def release(self, tokens: int, dollars: float | None, *, sent: bool) -> None:
-        """A prompt that was held is done; `sent` says whether it was asked at all."""
+        """Release the reservation of a finished prompt; `sent` says whether it was sent at all."""
         self.spent.prompts += sent
         self._held.prompts -= 1
         self._held.tokens -= tokens

@@ -1,4 +1,4 @@
-"""Providers that are not OpenAI-compatible, through litellm; and litellm's table of prices.
+"""Providers that are not OpenAI-compatible, through litellm, and litellm's price table.
 
 litellm takes several seconds to load, so it is loaded on first use. Prices are read from the file that comes with it,
 without loading it. The only network access is the call to the model.
@@ -44,7 +44,7 @@ class Price:
             check_number(f"price of a {name} token", getattr(self, name), 0, 1)
 
     def __call__(self, usage: Usage) -> float:
-        """What `usage` costs."""
+        """The cost of `usage`, in US dollars."""
         return self.prompt * usage.prompt + self.completion * usage.completion
 
 
@@ -61,14 +61,14 @@ def price(model: str) -> Price | None:
 
 
 def count_tokens(model: str, prompt: Prompt) -> int:
-    """Tokens of a prompt by the model's own tokenizer where litellm brings it along, else by one of OpenAI's."""
+    """Tokens of a prompt by the model's own tokenizer if litellm includes it, else by one of OpenAI's."""
     messages = [{"role": role, "content": content} for role, content in prompt.messages]
     return int(_litellm().token_counter(model=model, messages=messages))
 
 
 @dataclass(eq=False)
 class LitellmTransport:
-    """Asks `model`, named as litellm does (`anthropic/claude-sonnet-4-5`), wherever its provider lives.
+    """Calls `model`, named as in litellm (`anthropic/claude-sonnet-4-5`), at its provider.
 
     The key is `api_key`, or in the provider's own variable (ANTHROPIC_API_KEY); `api_base` is another address than the
     provider's own. `timeout` is in seconds per call. litellm itself does not retry: the client does.
@@ -89,7 +89,7 @@ class LitellmTransport:
             _litellm().get_llm_provider(self.model)
         except Exception as error:
             raise SettingsError(
-                f"the model {self.model!r} names no provider; allowed: PROVIDER/MODEL, such as "
+                f"the model {self.model!r} does not name a provider; allowed: PROVIDER/MODEL, such as "
                 f"anthropic/claude-sonnet-4-5"
             ) from error
 
@@ -115,7 +115,7 @@ class LitellmTransport:
         return words
 
     async def close(self) -> None:
-        """Close litellm's connections, which all its users in a process share."""
+        """Close litellm's connections, which are shared by the whole process."""
         await _litellm().close_litellm_async_clients()
 
 

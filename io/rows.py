@@ -1,4 +1,4 @@
-"""A row of the store as a line of JSON: written by `fcjax cache export`, or by hand.
+"""A row of the store as a line of JSON, written by `fcjax cache export` or by hand.
 
     {"kind": "chat", "source": "http://127.0.0.1/v1", "model": "m", "prompt": {"messages": [["user", "?"]],
      "template": "relate.pairwise/1"}, "answer": {"text": "[Neutral]"}}
@@ -70,7 +70,7 @@ def read_row(document: Any, now: float) -> dict[str, Any]:
         raise RowError(f"the fields {', '.join(unknown)} are unknown; allowed: {', '.join(sorted(known))}")
     key, columns, attempts = (_chat if kind == CHAT else _search)(document)
     if document.get("key", key) != key:
-        raise RowError(f"key is {document['key']!r:.80}, and the question's is {key}; leave the key out")
+        raise RowError(f"key is {document['key']!r:.80}, but the question's key is {key}; leave the key out")
     return {
         "key": bytes.fromhex(key),
         "kind": kind,
@@ -86,7 +86,7 @@ def _chat(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
     source, model = (_name(document, name) for name in ("source", "model"))
     prompt = _prompt(document["prompt"], hand_made="key" not in document)
     if document.get("template") not in (None, prompt.template):
-        raise RowError(f"template is {document['template']!r:.80}, and the prompt's is {prompt.template!r}")
+        raise RowError(f"template is {document['template']!r:.80}, but the prompt's is {prompt.template!r}")
     whole = {"tokens": None, "usage": None, "attempts": 1} | document["answer"]
     answer = _answered(lambda: read_answer(whole))
     if isinstance(answer, Reply) and not isinstance(answer.text, str):
@@ -94,7 +94,7 @@ def _chat(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
     try:
         key, asked = prompt_key(source, model, prompt), pack_prompt(prompt)
     except TypeError as error:
-        raise RowError(f"prompt is no JSON ({error})") from error
+        raise RowError(f"prompt is not JSON ({error})") from error
     columns = {
         "status": _status(document, answer),
         "source": source,
@@ -110,7 +110,7 @@ def _search(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
     asked = document["asked"]
     retriever, query, k = (asked.get(name) for name in ("retriever", "query", "k"))
     if not (isinstance(retriever, str) and isinstance(query, str) and is_number(k, 1, whole=True)):
-        raise RowError(f"asked is {dict(asked)!r:.120}; allowed: the texts retriever and query, and the number k")
+        raise RowError(f"asked is {dict(asked)!r:.120}; allowed: the strings retriever and query, and the number k")
     found = _answered(lambda: read_found({"attempts": 1} | document["answer"]))
     for i, passage in enumerate(() if isinstance(found, Failure) else found):
         for field in fields(Passage):
@@ -136,18 +136,18 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
             case [str(role), str(content)] | {"role": str(role), "content": str(content)}:
                 pairs.append((role, content))
             case _:
-                raise RowError(f"prompt.messages is {messages!r:.120}; allowed: pairs of a role and a content")
+                raise RowError(f"prompt.messages is {messages!r:.120}; allowed: pairs of role and content")
     if not isinstance(given.get("template"), str):
         raise RowError(f"prompt.template is {given.get('template')!r:.60}; allowed: a template's name and version")
     try:
         prompt = Prompt(**{**given, "messages": tuple(pairs)})
     except TypeError as error:
-        raise RowError(f"prompt does not fit ({error}); allowed: the fields of a prompt") from error
+        raise RowError(f"prompt is invalid ({error}); allowed: the fields of a prompt") from error
     for name in ("max_tokens", "sample"):
         if not is_number(getattr(prompt, name), 0, whole=True):
             raise RowError(f"prompt.{name} is {getattr(prompt, name)!r:.60}; allowed: a whole number of 0 or more")
     if not (is_number(prompt.temperature, 0) and isinstance(prompt.options, dict)):
-        raise RowError("prompt.temperature or prompt.options does not fit; allowed: a number, an object")
+        raise RowError("prompt.temperature or prompt.options is invalid; allowed: a number, an object")
     # A temperature written by hand as 0, and not 0.0, would be another key.
     return replace(prompt, temperature=float(prompt.temperature)) if hand_made else prompt
 
@@ -156,14 +156,14 @@ def _answered(read: Any) -> Any:
     try:
         return read()
     except DamagedError as error:
-        raise RowError(f"answer does not fit ({error}); allowed: a reply, what was found, or a failure") from error
+        raise RowError(f"answer is invalid ({error}); allowed: a reply, search results, or a failure") from error
 
 
 def _status(document: Mapping[str, Any], answer: Any) -> str:
     """A row's status; what is stored for a failure follows from the failure."""
     if isinstance(answer, Failure):
         if not (isinstance(answer.kind, str) and isinstance(answer.reason, str)):
-            raise RowError("answer.failed or answer.reason is no text")
+            raise RowError("answer.failed or answer.reason is not a string")
         return failed_status(answer)
     status = document.get("status", ANSWERED)
     if not isinstance(status, str) or not status:
@@ -174,7 +174,7 @@ def _status(document: Mapping[str, Any], answer: Any) -> str:
 def _name(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
     if not isinstance(value, str) or not value:
-        raise RowError(f"{name} is {value!r:.60}; allowed: a text that is not empty")
+        raise RowError(f"{name} is {value!r:.60}; allowed: a non-empty string")
     return value
 
 

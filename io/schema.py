@@ -68,7 +68,9 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     Raises `InputError` for a file that is not a store of fcjax, and `OutputError` where none can be made.
     """
     if readonly and not path.exists():
-        raise InputError(f"{path}: no store is there; ask a model first, or name the store of an earlier run")
+        raise InputError(
+            f"{path}: there is no store there; run with a model first, or specify the store of an earlier run"
+        )
     try:
         if not readonly:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,17 +81,17 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
             connection.close()
             raise
     except OSError as error:
-        raise OutputError(f"{path}: no store can be made there ({error.strerror}); name another file") from error
+        raise OutputError(f"{path}: cannot create a store there ({error.strerror}); specify another file") from error
     except sqlite3.DatabaseError as error:
         if is_busy(error):
             raise OutputError(locked(path)) from error
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise _foreign(path, "no SQLite database") from error
+            raise _foreign(path, "not an SQLite database") from error
         if is_damaged(error):
             raise InputError(damaged_file(path, error)) from error
         if is_full(error):
             raise OutputError(unwritable(path, error)) from error
-        raise OutputError(f"{path}: the store cannot be opened ({error}); name another file") from error
+        raise OutputError(f"{path}: the store cannot be opened ({error}); specify another file") from error
     return connection
 
 
@@ -130,7 +132,8 @@ def _check(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
         raise _foreign(path, "a database of another program")
     if format_ != FORMAT:
         raise InputError(
-            f"{path}: a store of format {format_}; this fcjax reads format {FORMAT}; upgrade it, or name another file"
+            f"{path}: the store has format {format_}, but this fcjax reads format {FORMAT}; "
+            "upgrade fcjax, or specify another file"
         )
     connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone()
     if not readonly:
@@ -146,7 +149,9 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 def _use_log(connection: sqlite3.Connection, path: Path) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
-        raise OutputError(f"{path}: its file system cannot share a store among processes; name one on a local disk")
+        raise OutputError(
+            f"{path}: its file system cannot share a store between processes; use a store on a local disk"
+        )
 
 
 def patiently(do: Callable[[], Found]) -> Found:
@@ -182,7 +187,7 @@ def is_full(error: sqlite3.Error) -> bool:
 def unwritable(path: Path, error: sqlite3.Error) -> str:
     """The message for a store that SQLite cannot write: what was found, in which folder, what to change."""
     if is_full(error):
-        remedy = "free some space there or name a store on another disk (--store, or FCJAX_STORE)"
+        remedy = "free some space there or use a store on another disk (--store, or FCJAX_STORE)"
         return f"{path}: the disk of the folder {path.absolute().parent} is full; {remedy}, then run again"
     return (
         f"{path}: the store cannot be used ({error}); check the disk of the folder {path.absolute().parent}, "
@@ -191,17 +196,17 @@ def unwritable(path: Path, error: sqlite3.Error) -> str:
 
 
 def locked(path: Path) -> str:
-    """The message for a store that stayed locked."""
-    return f"{path}: another process has kept the store locked for {PATIENCE:.0f} s; end it, or name another store"
+    """The message for a store that another process keeps locked."""
+    return f"{path}: another process has kept the store locked for {PATIENCE:.0f} s; end it, or specify another store"
 
 
 def damaged_file(path: Path, error: sqlite3.Error) -> str:
     """The message for a file that SQLite finds malformed."""
     return (
         f"{path}: the store is damaged ({error}); move it away, then run again "
-        f"(`sqlite3 {path.name} .recover` may save a part of it)"
+        f"(`sqlite3 {path.name} .recover` may recover part of it)"
     )
 
 
 def _foreign(path: Path, what: str) -> InputError:
-    return InputError(f"{path}: {what}, so no store of fcjax; nothing was changed in it; name another file")
+    return InputError(f"{path}: {what}, so not an fcjax store; the file was not changed; specify another file")

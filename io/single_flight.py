@@ -1,4 +1,4 @@
-"""Work that several callers want at once, or soon again, and that is done once."""
+"""Work that several callers need at the same time, or again soon, and that is done once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SingleFlight(Generic[Result]):
         self.shared = 0  # results that another caller's work, or an earlier one, gave
 
     async def get(self, key: str, make: Callable[[], Awaitable[Result]]) -> Result:
-        """The result under `key`, made where there is none. What `make` raises is raised to all who wait for it."""
+        """The result under `key`, made if there is none. What `make` raises is raised in all waiting callers."""
         if key in self._made:
             self._made.move_to_end(key)
             self.shared += 1
@@ -66,7 +66,7 @@ class SingleFlight(Generic[Result]):
         return result
 
     async def close(self, grace: float = 0.0) -> None:
-        """End the work in progress after at most `grace` seconds, and forget the rest."""
+        """Stop the work in progress after at most `grace` seconds, and discard the rest."""
         tasks = [flight.task for flight in self._flights.values()]
         if tasks and grace:
             await asyncio.wait(tasks, timeout=grace)

@@ -1,4 +1,4 @@
-"""What a client has done, and what it would have to do."""
+"""What a client has done, and what a run would cost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What a run would ask for, before anything is sent. Tokens and cost are of the prompts that would be sent."""
+    """What a run would send, before anything is sent. Tokens and cost cover only the prompts that would be sent."""
 
     prompts: int
     distinct: int

@@ -1,4 +1,4 @@
-"""When asking is over: no other request would fare better, so that nothing more is sent."""
+"""When to stop sending requests: if every further request would fail too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNREACHED: Final = frozenset({"connection", "dns", "timeout"})
 
 
 class StopRule:
-    """Decides when nothing more is sent to one service, by what its requests met.
+    """Decides when to stop sending requests to a service, by how its requests failed.
 
     A used-up quota ends the asking at any time, a refusal of `HOPELESS` before the first answer; and, with `patience`,
     that many requests that all failed before it. `why` explains a stop in the reason of later failures.
@@ -36,7 +36,7 @@ class StopRule:
         self._reached = True
 
     def failed(self, kind: str, reason: str) -> None:
-        """A request has failed for good."""
+        """A request failed permanently."""
         if not self._reached:
             self._failed[kind] += 1
             self._last = reason
@@ -53,7 +53,7 @@ class StopRule:
 
     @property
     def unreached(self) -> str | None:
-        """Why no answer has come, where the service was never reached; None where it was, or may have been."""
+        """Why there was no answer, if the service was never reached; None if it was, or may have been."""
         if self._reached or not self._failed or not UNREACHED.issuperset(self._failed):
             return None
         failed = counted(self._failed.total(), "prompt")

@@ -302,7 +302,7 @@ class Store:
 
     async def _written(self, do: Callable[[], Any]) -> Any:
         if self._thread is None:
-            raise RuntimeError(f"{self.path} is closed, or was opened for reading only")
+            raise RuntimeError(f"{self.path} is closed, or was opened read-only")
         result = asyncio.get_running_loop().create_future()
         self._jobs.put(_Job(do, result))
         return await result

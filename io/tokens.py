@@ -1,4 +1,4 @@
-"""How many tokens a call may take, before it is made, and was billed for, after it."""
+"""Tokens of a call: the estimate before it is made, and the number billed after it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from fcjax.io.outcome import Outcome, StepDown
 
 
 def estimated_tokens(prompt: Prompt) -> int:
-    """Tokens of a prompt, as four bytes a token and what a message's frame takes. Not a bound."""
+    """Tokens of a prompt, estimated at four bytes per token plus each message's overhead. Not a bound."""
     return sum(len(content.encode("utf-8", "replace")) // 4 + 5 for _, content in prompt.messages) + 3
 
 
 def longest_answer(prompt: Prompt) -> int:
-    """Tokens of the longest answer that is asked for: options replace the prompt's own `max_tokens`."""
+    """Tokens of the longest answer requested: options replace the prompt's own `max_tokens`."""
     given = (prompt.options.get(name) for name in ("max_completion_tokens", "max_tokens"))
     return next((most for most in given if isinstance(most, int)), prompt.max_tokens)
 

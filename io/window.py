@@ -1,4 +1,4 @@
-"""Bounded work on a stream of items: results as they come (`Window`), `in_order`, or `in_chunks`."""
+"""Bounded work on a stream of items: results as they finish (`Window`), `in_order`, or `in_chunks`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled: by numba, with the machine code kept on disk where a folder for it can be written.
+"""How kernels are compiled: by numba, with the machine code cached on disk if a writable folder is found.
 
 numba looks for that folder in this order: NUMBA_CACHE_DIR, `__pycache__` beside the source, the user's cache folder.
 Where none of them can be written, or the disk is full, kernels are compiled anew in every process: the answers are the
@@ -35,7 +35,7 @@ def kernel(function: Function | None = None, *, fastmath: bool = False) -> Any:
         compiled._cache = KernelCache(function)  # what `cache=True` does, with our own class
     except (OSError, RuntimeError):
         beside = Path(function.__code__.co_filename).parent / "__pycache__"
-        warn_uncached(f"neither {beside} nor the user's cache folder can be written")
+        warn_uncached(f"neither {beside} nor the user's cache folder is writable")
     return compiled
 
 
@@ -77,6 +77,6 @@ def warn_uncached(reason: str) -> None:
     if len(UNCACHED) == 1:
         _log.warning(
             "fcjax cannot keep its compiled kernels on disk, so each run compiles them again (%s); "
-            "set NUMBA_CACHE_DIR to a folder that can be written and has 20 MB free",
+            "set NUMBA_CACHE_DIR to a writable folder with 20 MB free",
             reason,
         )

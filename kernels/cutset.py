@@ -1,4 +1,4 @@
-"""Which variables of a wide core to condition on, ranked by loopy belief propagation.
+"""The variables of a wide core to condition on, ranked by loopy belief propagation.
 
 Loopy belief propagation and conditioning on a cutset: Pearl, "Probabilistic Reasoning in Intelligent Systems", Morgan
 Kaufmann 1988, chapter 4; Dechter, "Enhancement Schemes for Constraint Processing: Backjumping, Learning, and Cutset

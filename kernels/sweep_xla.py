@@ -1,4 +1,4 @@
-"""The frontier sweep as one jitted program a size class, for any device that XLA knows.
+"""The frontier sweep as one jitted program per size class, for any device that XLA supports.
 
 A tile of `B` rows shares a `Shape` of `W` slots and `C` steps. Every variable of the frontier has a slot of the table
 T [B, 2**W] for as long as it is there; T is constant along free slots. At the step of variable v

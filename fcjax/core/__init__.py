@@ -1,1 +1,1 @@
-"""Records that every room shares, checks of what callers pass, errors, and what is known about words and languages."""
+"""Shared records, argument checks, errors, and what is known about words and languages."""

@@ -1,4 +1,4 @@
-"""What a caller hands over, looked at before any work: choices, numbers, records that were made by hand."""
+"""Checks of arguments before any work: choices, numbers, and records made by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXTS = (str, type(None))
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = False) -> None:
-    """Raise `SettingsError` unless `value` is one of `allowed`, or None where `none` is."""
+    """Raise `SettingsError` unless `value` is one of `allowed`, or None if `none` is set."""
     allowed = tuple(allowed)
     if not (isinstance(value, str) and value in allowed) and not (none and value is None):
         names = ", ".join(map(repr, allowed)) + (" or None" if none else "")
@@ -21,7 +21,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = 
 
 
 def is_number(value: Any, low: float, high: float = float("inf"), *, whole: bool = False) -> bool:
-    """Whether `value` is a real number from `low` to `high`; truth values and NaN are none."""
+    """Whether `value` is a real number from `low` to `high`; truth values and NaN are not."""
     kind: Any = Integral if whole else Real
     return isinstance(value, kind) and not isinstance(value, bool) and bool(low <= value <= high)
 
@@ -29,7 +29,7 @@ def is_number(value: Any, low: float, high: float = float("inf"), *, whole: bool
 def check_number(
     name: str, value: Any, low: float, high: float = float("inf"), *, whole: bool = False, none: bool = False
 ) -> None:
-    """Raise `SettingsError` unless `is_number` holds, or `value` is None where `none` is."""
+    """Raise `SettingsError` unless `is_number` holds, or `value` is None if `none` is set."""
     if not is_number(value, low, high, whole=whole) and not (none and value is None):
         bounds = f"from {low}" + (f" to {high}" if high < float("inf") else "")
         allowed = f"a {'whole ' if whole else ''}number {bounds}{', or None' if none else ''}"
@@ -37,7 +37,7 @@ def check_number(
 
 
 def id_faults(id: Any, field: str) -> list[Fault]:
-    """Ids are strings that are not empty."""
+    """Faults of an id: it must be a non-empty string."""
     if isinstance(id, str) and id:
         return []
     return [Fault(f"id is {id!r:.60}; allowed: a non-empty string", field=field)]
@@ -65,7 +65,7 @@ def relation_faults(relation: Relation, known: Collection[str], place: str) -> l
 
 
 def case_faults(case: Case) -> list[Fault]:
-    """Every fault of a case that keeps it from being a graph."""
+    """Every fault of a case that prevents building its graph."""
     if not isinstance(case, Case):
         return [_no_record(case, "Case", "case")]
     known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph
@@ -79,8 +79,8 @@ def case_faults(case: Case) -> list[Fault]:
                 continue
             wrong = id_faults(record.id, f"{place}.id")
             if not wrong and record.id in known:
-                seen = f"id is {record.id!r}, which another {known[record.id]} has"
-                wrong = [Fault(f"{seen}; allowed: an id that occurs once", field=f"{place}.id")]
+                seen = f"id is {record.id!r}, already the id of another {known[record.id]}"
+                wrong = [Fault(f"{seen}; allowed: a unique id", field=f"{place}.id")]
             elif not wrong:
                 known[record.id] = key.removesuffix("s")
             faults += wrong + _status_faults(record.status, place)

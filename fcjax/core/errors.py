@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 class FcjaxError(Exception):
-    """Anything that fcjax raises on purpose."""
+    """The base class of all fcjax exceptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class InputError(FcjaxError, ValueError):
 
 
 class SettingsError(FcjaxError, ValueError):
-    """An argument or option outside of what is allowed."""
+    """An argument or option that is not allowed."""
 
 
 class OutputError(FcjaxError, OSError):
@@ -48,9 +48,9 @@ class BudgetError(FcjaxError):
 
 
 def refuse_where_all_lack(first: Fault | None, lacking: int, total: int, what: str) -> None:
-    """Raise `InputError` where every row has a fault: the `first` one's, and the number of rows like it."""
+    """Raise `InputError` if every row has a fault: the `first` one, and the number of other rows."""
     if first is not None and lacking == total:
-        more = f" (and so it is with {counted(total - 1, f'other {what}')})" if total > 1 else ""
+        more = f" (and likewise for {counted(total - 1, f'other {what}')})" if total > 1 else ""
         raise InputError(replace(first, message=first.message + more))
 
 

@@ -1,4 +1,4 @@
-"""Where fcjax keeps files of its own between runs."""
+"""Where fcjax keeps its own files between runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fcjax.core.errors import SettingsError
 
 
 def cache_folder() -> Path:
-    """The folder of the user's caches: `fcjax` in XDG_CACHE_HOME, or in `.cache` of the home folder.
+    """The user's cache folder: `fcjax` in XDG_CACHE_HOME, or in `.cache` of the home folder.
 
     Nothing is created. Raises `SettingsError` where neither is known.
     """
@@ -20,6 +20,6 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "fcjax"
     except RuntimeError:
         raise SettingsError(
-            "there is no home folder for caches; set XDG_CACHE_HOME to a folder that can be written "
-            "(for the store alone: FCJAX_STORE, or --store, to a file)"
+            "there is no home folder for caches; set XDG_CACHE_HOME to a writable folder "
+            "(for the store alone: FCJAX_STORE or --store to a file)"
         ) from None

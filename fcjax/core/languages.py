@@ -1,4 +1,4 @@
-"""What language a text is in, judged by its script and its commonest words: enough to see that it was changed."""
+"""The language of a text, judged by its script and most common words: enough to detect a change of language."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def script_of(text: str) -> str | None:
 
 
 def language_of(text: str) -> str | None:
-    """The language that a text's commonest words are of; None where that is not clear."""
+    """The language of a text's most common words; None if that is unclear."""
     words = _WORD.findall(text.casefold())
     if not words:
         return None
@@ -62,7 +62,7 @@ def language_of(text: str) -> str | None:
 
 
 def changed(before: str, after: str) -> str | None:
-    """How the language of a text differs from that of another, in words; None where it does not, or is not clear."""
+    """How the language of a text differs from that of another, in words; None if it does not, or that is unclear."""
     scripts = script_of(before), script_of(after)
     if scripts[0] != scripts[1] and None not in scripts:
         return f"from {scripts[0]} script to {scripts[1]} script"

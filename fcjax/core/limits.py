@@ -1,4 +1,4 @@
-"""What inference may spend on one graph."""
+"""The limits of inference on one graph."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Limits:
 
     @property
     def affordable(self) -> int:
-        """The width up to which a graph is eliminated where no cheaper method succeeds."""
+        """The width up to which a graph is eliminated if no cheaper method succeeds."""
         return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
 
     def falls_back(self, effort: str) -> bool:
@@ -67,7 +67,7 @@ class Limits:
         return effort != "fast" and self.affordable > self.width(effort)
 
     def rest_width(self, effort: str) -> int:
-        """The width to which a cutset brings a wide graph."""
+        """The width to which a cutset reduces a wide graph."""
         return min(self.width(effort), self.cutset_width or CUTSET_WIDTH[effort])
 
     def entries(self) -> float:
@@ -75,7 +75,7 @@ class Limits:
         return (self.memory or default_memory()) / 8
 
     def too_wide(self, width: int, cost: float, widest: int) -> str:
-        """Why a graph is not eliminated: what that needs, what is allowed, what to change.
+        """Why a graph is not eliminated: what elimination needs, what is allowed, what to change.
 
         `width` and `cost` (table entries) are those of the order that was found; where `cost` is infinite, none was,
         and `width` is a lower bound. `widest` is the width that is allowed.

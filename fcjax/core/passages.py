@@ -1,4 +1,4 @@
-"""What is asked of a source of evidence, and what comes of it: the records between the stages and the retrievers."""
+"""Passages and sources of evidence: the records passed between the stages and the retrievers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fcjax.core.prompts import Failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A piece of evidence, as a source gave it; it becomes a context of a case (SPEC 1).
+    """A piece of evidence as returned by a source; it becomes a context of a case (SPEC 1).
 
     `text` is at most 4,000 characters. `note` says why the text is not what it could be: a page behind a paywall, of
     which only the snippet is known.
@@ -28,11 +28,11 @@ Found = tuple[Passage, ...]
 
 
 class Retriever(Protocol):
-    """A source of evidence. Use it in one event loop, and close it in the same."""
+    """A source of evidence. Use and close it in the same event loop."""
 
     @property
     def name(self) -> str:
-        """What stands for the source in cache keys and records, with all that changes what it finds; no secrets."""
+        """The source's name in cache keys and records, with everything that affects its results; no secrets."""
 
     async def search(self, query: str, k: int) -> Found | Failure:
         """The `k` best passages, or why there is no answer. Raises only for bugs."""

@@ -1,4 +1,4 @@
-"""What is asked of a language model and what comes back: the records between the stages and the client.
+"""Prompts to a language model and its replies: the records passed between the stages and the client.
 
 A stage makes a `Prompt` and reads a `Reply`; a client turns the one into the other. Neither knows of the other's work.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One question for a chat model, with all that changes its answer.
+    """One prompt for a chat model, with everything that affects its answer.
 
     `template` names the template and its version (`relate.pairwise/1`), so that a new wording is a new question;
     `sample` distinguishes repeated draws of one question. `options` are further fields of the request's body, such as
@@ -50,7 +50,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model answered: never an error, never an empty answer taken for one.
+    """A model's answer: never an error, and never empty.
 
     `text` is the answer without its reasoning. `tokens` are None where no logprobs came. `cost` is in US dollars, None
     where the price is unknown; `seconds` is the time of the call that succeeded, `attempts` counts it and the failed

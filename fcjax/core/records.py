@@ -1,4 +1,4 @@
-"""The records of SPEC 1 and 7: what a case is made of, and the words a value may come with.
+"""The records of SPEC 1 and 7: the parts of a case, and the statuses, relation types and labels of its values.
 
 Everything here is immutable and knows nothing of files, graphs or models. `None` in a field means "not known yet";
 an empty tuple means "looked for, none found". Keys of a file that have no field of their own live in `extra`.
@@ -16,7 +16,7 @@ EPS = 1e-5
 
 
 class Status(StrEnum):
-    """Why a value is there, or why not (SPEC 3). A failure is never a verdict."""
+    """Why a value is present or missing (SPEC 3). A failure is never a verdict."""
 
     OK = "ok"
     NO_EVIDENCE = "no_evidence"
@@ -47,7 +47,7 @@ class RelationType(StrEnum):
 
 
 class Label(StrEnum):
-    """The reading of a posterior (SPEC 3)."""
+    """The label of a posterior (SPEC 3)."""
 
     SUPPORTED = "supported"
     REFUTED = "refuted"
@@ -122,7 +122,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One query, one response, and all that is known about it."""
+    """One query, one response, and everything known about it."""
 
     id: str
     query: str | None = None

@@ -1,4 +1,4 @@
-"""What changed from one text to another, word by word."""
+"""The changes from one text to another, word by word."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Word = tuple[str, str]
 
 
 class DiffPart(NamedTuple):
-    """A stretch of text that is in both, only in the first, or only in the second."""
+    """A part of the text that is in both, only in the first, or only in the second."""
 
     change: Change
     text: str
@@ -51,12 +51,12 @@ class Diff:
         return any(part.change != "same" for part in self.parts)
 
     def text(self) -> str:
-        """The texts in one, with `[-what is gone-]` and `{+what is new+}`."""
+        """Both texts as one, with `[-removed-]` and `{+added+}` words."""
         marks = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
         return "".join(marks[part.change].format(part.text) for part in self.parts)
 
     def html(self) -> str:
-        """The texts in one, with what is gone struck out and what is new underlined."""
+        """Both texts as one in HTML, with removed words struck out and added ones underlined."""
         return "".join(map(_html, self.parts)).replace("\n", "<br>")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What two texts have in common, by their words: whether a model's text can come from the one that it was given.
+"""The word overlap of two texts: whether a model's text can be derived from the text that it was given.
 
 It compares words, not meaning: enough to reject nonsense, another item's text, or one from the prompt's example.
 """
@@ -15,6 +15,6 @@ def shared(text: str, source: frozenset[str]) -> float:
 
 
 def alike(one: str, other: str) -> float:
-    """How much two texts have in common of what either says, from 0 to 1 (the Jaccard index of their words)."""
+    """The overlap of two texts, from 0 to 1 (the Jaccard index of their words)."""
     first, second = content_words(one), content_words(other)
     return len(first & second) / len(first | second) if first | second else 0.0

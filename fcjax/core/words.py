@@ -1,4 +1,4 @@
-"""The words of a text, in any script: the one definition that searching, comparing and counting are built on.
+"""The words of a text, in any script: the one definition used for searching, comparing and counting.
 
 A word is a run of letters and digits with the marks that belong to them (vowel signs, accents). In a script that is
 written without spaces between words, a word is a sign: a letter with its marks. Characters that have no shape of their
@@ -64,7 +64,7 @@ def words(text: str) -> list[str]:
 
 
 def runs(text: str) -> list[str]:
-    """The words of a text as they stand; signs of scripts without spaces that stand together are one run."""
+    """The words of a text, unchanged; adjacent signs of scripts without spaces form one run."""
     if text.isascii():
         return _ASCII_WORD.findall(text)
     classes = _classes()
@@ -89,7 +89,7 @@ def is_unspaced(run: str) -> bool:
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
-    """All of a text: its words, and every other character by itself, each with the white space after it.
+    """A text in full: its words, and every other character by itself, each with the white space after it.
 
     Characters without a shape stay in their words; compare words by `bare`.
     """

@@ -31,7 +31,7 @@ class GraphBatch:
     def from_graphs(
         cls, graphs: Sequence[FactGraph], evidence: Sequence[Mapping[str, bool] | None] | None = None
     ) -> GraphBatch:
-        """The batch of `graphs`; `evidence` is added to what each graph has observed itself.
+        """The batch of `graphs`; `evidence` is added to each graph's own evidence.
 
         Raises `KeyError` for evidence on a variable that its graph does not have.
         """

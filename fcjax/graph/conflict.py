@@ -1,4 +1,4 @@
-"""Which relations are in conflict where a graph is inconsistent, Z = 0 (SPEC 4).
+"""The relations that conflict in an inconsistent graph, Z = 0 (SPEC 4).
 
 A factor over two Boolean variables that is 0 somewhere forbids that pair of states, so Z = 0 is an unsatisfiable
 2-SAT problem: some variable can be neither false nor true. The two chains of implications that show it are the proof,
@@ -45,10 +45,10 @@ def describe_conflict(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) 
         if bool(states[other]) != bool(state):
             first, second = ("true" if states[id] else "false" for id in (other, name))
             both = f"{other!r} is observed as {first} and {name!r} as {second}"
-            return f"Z = 0: {both}, but they have one text and are one variable; change one of them"
+            return f"Z = 0: {both}, but they have the same text and are one variable; change one of them"
     factors = conflicting_factors(graph, observed)
     if not factors:
-        return "Z = 0: the priors and the evidence rule each other out; change one of them"
+        return "Z = 0: the priors and the evidence contradict each other; change one of them"
     names = []
     for f in factors:
         source, target = (graph.ids[v] for v in graph.ends[f])
@@ -58,7 +58,9 @@ def describe_conflict(graph: FactGraph, observed: Mapping[str, bool] = NOTHING) 
         else:
             names.append(f"factor of {source}, {target}")
     together = "; ".join(names)
-    return f"Z = 0: no assignment satisfies these together: {together}; move a probability of theirs away from 0 and 1"
+    return (
+        f"Z = 0: no assignment satisfies these together: {together}; move one of their probabilities away from 0 and 1"
+    )
 
 
 def _implications(graph: FactGraph, observed: Mapping[str, bool]) -> dict[Literal, list[Link]]:

@@ -117,7 +117,7 @@ class FactGraph:
             relations.append(Relation(source=source, target=target, type=type, probability=p))
             faults += relation_faults(relations[-1], count.keys(), place)
         if twice := sorted(name for name in count if count[name] > 1):
-            faults.append(Fault(f"ids {twice} occur more than once; allowed: one node an id", field="nodes"))
+            faults.append(Fault(f"ids {twice} occur more than once; allowed: one node per id", field="nodes"))
         if faults:
             raise InputError(*faults)
         return _build(ids, kinds, weights, relations, encoding, priors)
@@ -174,17 +174,19 @@ class FactGraph:
             faults += id_faults(name, f"names[{v}]")
         if not faults and len(set(names)) < len(names):
             twice = sorted(name for name, count in Counter(names).items() if count > 1)
-            faults.append(Fault(f"names {twice} occur more than once; allowed: one variable a name", field="names"))
+            faults.append(Fault(f"names {twice} occur more than once; allowed: one variable per name", field="names"))
         for f, (scope, values) in enumerate(model.factors):
             known = all(_is_index(v, len(names)) for v in scope) and len(set(scope)) == len(scope) in (1, 2)
             if not (known and len(values) == 2 ** len(scope) and all(is_number(x, 0.0, MOST) for x in values)):
                 seen = f"scope {scope!r:.40}, values {values!r:.60}"
-                allowed = f"one or two different variables under {len(names)}, and 2 or 4 finite values >= 0"
+                allowed = f"one or two different variables below {len(names)}, and 2 or 4 finite values >= 0"
                 faults.append(Fault(f"{seen}; allowed: {allowed}", field=f"factors[{f}]"))
         for v, state in model.evidence.items():
             if not _is_index(v, len(names)) or state not in (0, 1):
                 seen = f"variable {v!r:.40} is observed as {state!r:.40}"
-                faults.append(Fault(f"{seen}; allowed: a variable under {len(names)} as 0 or 1", field="evidence"))
+                faults.append(
+                    Fault(f"{seen}; allowed: a variable below {len(names)}, observed as 0 or 1", field="evidence")
+                )
         if faults:
             raise InputError(*faults)
         pairs = [(scope, values) for scope, values in model.factors if len(scope) == 2]
@@ -218,7 +220,7 @@ class FactGraph:
         return np.array(slopes, np.float64).reshape(-1, 2, 2)
 
     def to_model(self) -> MarkovModel:
-        """The same network as a bare Markov model: one unary factor a variable, one binary factor a relation.
+        """The same network as a bare Markov model: one unary factor per variable, one binary factor per relation.
 
         A `log_scale` is spread over as many more unary factors as it takes.
         """

@@ -1,1 +1,1 @@
-"""From fact graphs to posteriors, and what moves them (SPEC 4). The only callers of the kernels."""
+"""From fact graphs to posteriors and their influences (SPEC 4). The only callers of the kernels."""

@@ -1,4 +1,4 @@
-"""Which backend sweeps by default, and where JAX keeps what it compiled."""
+"""The default backend of sweeps, and JAX's cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def use_persistent_cache(folder: str | os.PathLike[str] | None = None) -> None:
         os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
         if _may_have_accelerator():
             _log.warning(
-                "fcjax cannot keep its programs for the accelerator on disk, so each run compiles them again (%s); "
-                "set JAX_COMPILATION_CACHE_DIR to a folder that can be written",
+                "fcjax cannot keep its accelerator programs on disk, so each run compiles them again (%s); "
+                "set JAX_COMPILATION_CACHE_DIR to a writable folder",
                 error,
             )
         return

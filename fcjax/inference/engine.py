@@ -31,7 +31,7 @@ CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at m
 FEWEST = 100  # rows that a search has, at least, before elimination takes over
 PER_ROW = 1e4  # table entries of an elimination that cost what a row of a search does
 HOPELESS = 100.0  # open mass over solved mass, past which a search gives no answer
-OUT_OF_RANGE = "a product of its weights is over the range of float64; scale its tables to a largest entry of 1"
+OUT_OF_RANGE = "a product of its weights exceeds the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
 
 
@@ -64,7 +64,7 @@ def infer(
     check_choice("method", method, get_args(Method), none=True)
     check_number("i_bound", i_bound, 1, 20, whole=True)
     if method == "wmb" and pairs:
-        raise SettingsError("pairs are asked for with method 'wmb'; allowed: with exact inference, so leave one out")
+        raise SettingsError("pairs are not available with method 'wmb'; leave out one of the two")
     if isinstance(graphs, FactGraph | str) or not isinstance(graphs, Sequence):
         raise SettingsError(f"graphs is a single {type(graphs).__name__}; allowed: a list of graphs")
     if not isinstance(limits, Limits | None):
@@ -287,8 +287,8 @@ def _bound(
                 solution,
                 g,
                 Status.TOO_WIDE,
-                f"mini-buckets of {i_bound + 1} variables take over {limits.entries() * 8 / 2**20:.0f} MiB of tables "
-                f"(memory); raise it, or lower `i_bound`",
+                f"mini-buckets of {i_bound + 1} variables need over {limits.entries() * 8 / 2**20:.0f} MiB for "
+                "their tables (memory); raise `memory`, or lower `i_bound`",
             )
         elif not np.isfinite(solution.log_z[g]):
             _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)

@@ -1,4 +1,4 @@
-"""How much each relation moves each atom, and what every atom would be without each context.
+"""The influence of each relation on each atom, and the posteriors without each context.
 
 The influence of relation r on atom a is dP(a = true) / dp_r, exact. Z is linear in r's table f (SPEC 2); let
 Q(s, t) = (dZ / df(s, t)) / Z, and Q_a the same of the sum over the states with a true, also divided by Z. Then
@@ -73,9 +73,9 @@ def influences(
     *,
     atoms: Sequence[Collection[str] | None] | None = None,
 ) -> list[Influence]:
-    """The influence of every relation on every atom, one result a graph, in order.
+    """The influence of every relation on every atom, one result per graph, in order.
 
-    `atoms` names the atoms that are wanted, for each graph its own or None for all; each costs a row. At p = 0 and
+    `atoms` selects atoms, one list (or None for all) per graph; each atom costs a row. At p = 0 and
     p = 1 it is the one-sided derivative, and each such relation costs as many rows again. A graph that is inconsistent,
     too wide for elimination or a bare model never raises: its `status` says why there is nothing. Raises
     `SettingsError` where `atoms` has another length than `graphs` or names an id that is not an atom.
@@ -109,7 +109,7 @@ def _wanted(graph: FactGraph, names: Collection[str] | None) -> tuple[str, ...]:
         return atoms
     asked = {graph.aliases.get(name, name) for name in ([names] if isinstance(names, str) else names)}
     if unknown := asked.difference(atoms):
-        raise SettingsError(f"atoms names {sorted(unknown)}; allowed: ids of atoms of the graph, a list for each graph")
+        raise SettingsError(f"atoms names {sorted(unknown)}; allowed: ids of the graph's atoms, one list per graph")
     return tuple(name for name in atoms if name in asked)
 
 
@@ -153,7 +153,7 @@ def _with_ones(graph: FactGraph, factor: int) -> FactGraph:
 
 
 def leave_one_out(graph: FactGraph, limits: Limits | None = None) -> dict[str, Posterior]:
-    """The posterior of everything without each context, by the context that is left out.
+    """The posteriors without each context, by the id of the context that is left out.
 
     Its relations are dropped, and the variable itself is left with nothing but its prior.
     """

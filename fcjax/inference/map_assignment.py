@@ -17,7 +17,7 @@ from fcjax.kernels import layout, plan, reduce, sweep_max
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The most probable states of all variables together; none where `status` is not ok, and `reason` says why.
+    """The most probable joint states of all variables; if `status` is not ok, there are none and `reason` says why.
 
     Where several are equally probable, variables are false rather than true, the last one of the elimination order
     first: always the same one for the same graph.

@@ -43,7 +43,7 @@ class Solution:
 
 
 class Readings(Mapping[str, Any]):
-    """One value a variable, by id; ids of merged duplicates can be looked up too, but are not iterated over.
+    """One value per variable, by id; ids of merged duplicates can be looked up too, but are not iterated over.
 
     A view over a list: nothing is copied however many variables are never looked at.
     """
@@ -126,7 +126,7 @@ class Posterior:
 
     @property
     def label(self) -> Readings:
-        """The reading of every posterior (SPEC 3); `None` where there is none."""
+        """The label of every posterior (SPEC 3); `None` if it has none."""
         return Readings(self.graph, [None if p is None else Label.of(p) for p in self.p.values()])
 
     @property
@@ -163,7 +163,7 @@ class Posterior:
 
     @property
     def rows(self) -> int:
-        """Sweeps that were spent on this graph."""
+        """The number of sweeps spent on this graph."""
         return int(self._solution.rows[self._row])
 
     @property

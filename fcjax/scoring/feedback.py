@@ -59,8 +59,8 @@ def feedback(case: Case, graph: FactGraph | None, row: Row, influence: Influence
     if graph is None:
         return Feedback(n_failed=failed, status=status, reason=reason)
     if influence is not None and influence.relations != graph.relations:
-        seen = f"{counted(len(influence.relations), 'relation')} that are not the graph's"
-        raise SettingsError(f"influence is that of {seen}; allowed: the influence of the same graph")
+        seen = f"{counted(len(influence.relations), 'relation')} from another graph"
+        raise SettingsError(f"influence is of {seen}; allowed: the influence of the same graph")
     atoms = {atom.id: atom for atom in case.atoms or ()}
     connected = _connected(graph, row)
     moves = influence

@@ -1,4 +1,4 @@
-"""Sources that repeat each other among the contexts of a case: three copies of one page are one witness, not three.
+"""Contexts of a case that repeat each other: three copies of a page are one piece of evidence, not three.
 
 Texts are compared by their shingles, runs of a few words (see `core.words`). A text is looked up by a sample of its
 shingles in those of all others, so that the work grows with the texts' length and not with the number of pairs.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fcjax.inference.posterior import Posterior
 
 RESULTS_VERSION: Final = 3
-"""Part of every fingerprint; to be raised when the same case and settings give another row."""
+"""Part of every fingerprint; increment it when the same case and settings give a different row."""
 
 DIGITS: Final = 7
 STRONGEST: Final = 3

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fcjax.scoring.feedback import Feedback
 
 FEEDBACK_VERSION: Final = 1
-"""Part of the fingerprint of every row with feedback; to be raised when the same case gets other feedback."""
+"""Part of the fingerprint of every row with feedback; increment it when the same case gets different feedback."""
 
 _FAULTS_SHOWN: Final = 3
 
@@ -57,7 +57,7 @@ def _as_floats(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def job(case: Case, settings: Settings, lack: str | None = None, fingerprint: str = "") -> Job | Row:
-    """The engine's job for a case, or the row of a case that needs none.
+    """The engine's job for a case, or its row if no inference is needed.
 
     `lack` is the reason why the case cannot be scored yet, if a stage is missing.
     """
@@ -80,7 +80,7 @@ def job(case: Case, settings: Settings, lack: str | None = None, fingerprint: st
 
 
 def reason_of(faults: tuple[Fault, ...]) -> str:
-    """Faults in one line, without the file's name, so that a row does not depend on the place of its case."""
+    """Faults on one line, without the file's name, so that a row does not depend on the place of its case."""
     texts = []
     for fault in faults[:_FAULTS_SHOWN]:
         place = f"line {fault.line}: " if fault.line is not None else ""

@@ -1,4 +1,4 @@
-"""Answers out of a model: a prompt is asked, repaired once and drawn afresh once, until all of it can be read.
+"""Getting readable answers from a model: a prompt is sent, repaired once and drawn afresh once if needed.
 
 A stage says what to ask and how to read it; how the answer is obtained is the same for all of them.
 """
@@ -25,7 +25,7 @@ DIVISIBLE: Final = frozenset({"context_overflow", "content_filter"})
 """Failures that a smaller question may not meet."""
 
 AT_ONCE: Final = 8
-"""How many prompts of one case a stage lets wait for their answers at once; what runs them has limits of its own."""
+"""How many prompts of one case a stage may have in flight at once; the client has its own limits."""
 
 _EXCERPT: Final = 1000  # characters of an unreadable answer that a repair quotes
 
@@ -53,7 +53,7 @@ async def answers_to(
     *,
     what: str,
 ) -> Asked[T]:
-    """The answers to a prompt that asks for `count` of them.
+    """The answers to a prompt that asks for `count` answers.
 
     What `read` cannot find in the reply is asked for once more, with the reply quoted and the `request` for the
     missing places, then by one fresh draw of the whole prompt. Where some are missing still, the prompts whose
@@ -83,7 +83,7 @@ async def answers_to(
 
 
 def _repair(prompt: Prompt, reply: Reply, request: str) -> Prompt:
-    """The prompt again, after an answer that could not be read, or not all of it."""
+    """The prompt to repair an answer that could not, or not fully, be read."""
     said = quoted(reply.text)[:_EXCERPT] or "(nothing)"
     return replace(
         prompt,
@@ -99,12 +99,12 @@ def is_cut(reply: Reply) -> bool:
 
 
 def draw(prompt: Prompt, sample: int) -> Prompt:
-    """A prompt drawn once more, not at its likeliest."""
+    """The prompt for another draw, at a higher temperature."""
     return replace(prompt, sample=sample, temperature=DRAWN_AT)
 
 
 def reason(failure: Failure) -> str:
-    """A failure in one line, its kind first."""
+    """A failure on one line, its kind first."""
     return f"{failure.kind}: {failure.reason}"
 
 
@@ -127,7 +127,7 @@ class CountingAsk:
 
 
 async def each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], at_once: int) -> list[Result]:
-    """What `work` makes of each item, in order, with up to `at_once` under way.
+    """The result of `work` for each item, in order, with up to `at_once` in progress.
 
     Where one raises, those that have begun are waited for, since their replies are paid for, and no others begin.
     """

@@ -1,4 +1,4 @@
-"""Atomizing: what a response claims, one fact an atom (SPEC 1).
+"""Atomizing: what a response claims, one fact per atom (SPEC 1).
 
 The facts are asked for as a list, and nothing but a list is taken for facts. What cannot come from the response, since
 it has hardly a word in common with it, is left out; an answer that is mostly of that kind is rejected.
@@ -75,7 +75,7 @@ _NONE: Final = "(none)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Atomizer:
-    """How the facts of a response are asked for.
+    """Settings for extracting the facts of a response.
 
     A response is asked about in parts of at most `chunk` characters, each with `around` characters of what stands
     before it and half as many of what follows. `grounded` is the least share of a fact's words that the text or the
@@ -106,7 +106,7 @@ class Atomizer:
             return case
         response = case.response
         if response is None:
-            return _ended(case, Status.INVALID_INPUT, "there is no response to take facts from", None)
+            return _ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
         trace: dict[str, Any] = {"template": self.template.name, "prompts": 0}
         if not any(sign.isalnum() for sign in response):
             case = replace(case, extra=traced(case, "atomize", trace))

@@ -1,4 +1,4 @@
-"""Pieces of a long text, none of them longer than a model should be given, whatever its script.
+"""Pieces of a long text, none longer than a model should be given, in any script.
 
 A piece ends where a paragraph, a line, a sentence or a word ends, if there is such a place near its end; no sign that
 a reader sees as one is cut in two.

@@ -1,4 +1,4 @@
-"""Wrong answers made of right ones: the answer to a question, rewritten with facts of it changed.
+"""Wrong answers made from right ones: the answer to a question, rewritten with some facts changed.
 
 For benchmarks of correction, where the right answer is known (as Veli5 is made of ELI5).
 """
@@ -45,7 +45,7 @@ _LEEWAY: Final = 40  # characters that a short answer may grow by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Falsifier:
-    """How a wrong answer is asked for: about `errors` facts are to be changed.
+    """Settings for generating a wrong answer: about `errors` facts are changed.
 
     An answer is of use where it differs from the right one and has from 1 / `ratio` to `ratio` times its length.
     Raises `SettingsError`.
@@ -62,13 +62,13 @@ class Falsifier:
         check_number("max_tokens", self.max_tokens, 1, 2**31 - 1, whole=True)
 
     def prompt(self, case: Case) -> Prompt:
-        """The question for a case with a right response."""
+        """The prompt for a case with a right response."""
         texts = {"question": quoted(case.query or "(not known)"), "answer": _by_lines(case.response or "")}
         content = self.template.fill(errors=str(self.errors), **texts)
         return Prompt(messages=(("user", content),), template=self.template.name, max_tokens=self.max_tokens)
 
     async def run(self, case: Case, ask: Ask, reject: Reject | None = None) -> Case | Failure:
-        """The case with a wrong response in place of its right one, or why there is none.
+        """The case with a wrong response instead of its right one, or why there is none.
 
         A reply that is of no use is asked for once more, then drawn afresh once; useless ones are passed to `reject`.
         The trace is under `stages` of the case's extra.

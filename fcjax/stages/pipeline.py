@@ -1,4 +1,4 @@
-"""The stages that a case goes through on its way to relations, and which of them it still needs (SPEC 7).
+"""The stages of a case up to its relations, and which of them it still needs (SPEC 7).
 
 Only what is missing is worked out: what a case brings along is used as it is. A case says itself how far it has come,
 in its fields and in the traces under `stages`, so that a case that was saved can be resumed.
@@ -23,10 +23,10 @@ from fcjax.stages.traces import related, traces, untraced, without
 Stage = Literal["atomize", "revise", "query", "retrieve", "summarise", "relate"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 
-_WAYS: Final = {
-    "atomize": "take the response apart (name a model)",
-    "retrieve": "look for evidence (name a retriever: --corpus or --retriever on the command line)",
-    "relate": "say what the contexts mean for the atoms (name a model)",
+_NEEDED: Final = {
+    "atomize": "no model was given to split the response into atoms",
+    "retrieve": "no retriever was given to search for evidence (--corpus or --retriever on the command line)",
+    "relate": "no model was given to relate the contexts to the atoms",
 }
 
 EarlyExit = Callable[[Stage, Case], str | None]
@@ -36,7 +36,7 @@ After = Callable[[Stage, Case], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The stages before relations. None leaves one out; `stages` are the ones that may run, relate among them.
+    """The stages before relations. None omits a stage; `stages` are those that may run, including relate.
 
     Raises `SettingsError`.
     """
@@ -66,7 +66,7 @@ class Pipeline:
         return stage in self._may  # type: ignore[attr-defined]
 
     def needs(self, stage: Stage, case: Case) -> bool:
-        """Whether `case`, which has been through the stages before, lacks what `stage` would find out."""
+        """Whether `case`, after the earlier stages, lacks the output of `stage`."""
         done = traces(case)
         match stage:
             case "atomize":
@@ -86,7 +86,7 @@ class Pipeline:
                 return case.relations is None or failed or related(case) is not None
 
     def lacks(self, case: Case) -> str | None:
-        """Why a case cannot go through the stages that it needs; None where it can, or has failed before."""
+        """Why a case cannot go through the stages it needs; None if it can, or has already failed."""
         if case.status.failed and not _can_try_again(case):
             return None  # it has its reason
         if case.atoms is None and case.response is None:
@@ -95,11 +95,11 @@ class Pipeline:
         sought = ("atomize", "atoms"), ("retrieve", "contexts"), ("relate", "relations")
         for stage, what in sought:
             if stage in self.stages and not self.may(stage) and self._blank(stage, case):
-                return f"the case has no `{what}`, and there is no way to {_WAYS[stage]}; add them, or allow for it"
+                return f"the case has no `{what}`, and {_NEEDED[stage]}; add either one"
         return None
 
     def plan(self, case: Case) -> tuple[Stage, ...]:
-        """The stages that a case will go through, as far as can be seen before the first; none where one is lacking."""
+        """The stages a case will go through, as far as known before the first; empty if a needed one is unavailable."""
         if (case.status.failed and not _can_try_again(case)) or self.lacks(case):
             return ()
         before = {"revise": "atomize", "summarise": "retrieve"}  # what these need is what the others will find
@@ -110,12 +110,12 @@ class Pipeline:
         return tuple(planned)
 
     def unfinished(self, case: Case) -> str | None:
-        """What keeps a case from its posteriors, after the stages that were to run; None where nothing does."""
+        """Why a case has no posteriors after the stages that were to run; None if it has them."""
         gone = [stage for stage in STAGES if stage not in self.stages]
         for stage in ("atomize", "retrieve", "relate"):
             if self._blank(stage, case):
-                why = f"the stage {stage} was left out" if stage in gone else f"there is no way to {_WAYS[stage]}"
-                return f"{why}, so that there are no posteriors"
+                why = f"the stage {stage} was left out" if stage in gone else _NEEDED[stage]
+                return f"{why}, so there are no posteriors"
         return None
 
     @staticmethod
@@ -157,14 +157,14 @@ class Pipeline:
         return case
 
     def stopped(self, stage: Stage, case: Case) -> Case:
-        """The case with the status `stopped`, where the early exit has a reason for that after `stage`."""
+        """The case with the status `stopped`, if the early exit gives a reason for it after `stage`."""
         if case.status.failed or not self.early_exit or not (reason := self.early_exit(stage, case)):
             return case
         return replace(case, status=Status.STOPPED, extra={**case.extra, "reason": f"after {stage}: {reason}"})
 
 
 def begun_from(case: Case, stage: Stage) -> Case:
-    """The case as if `stage` and those after it had never been done.
+    """The case as if `stage` and all later stages had never run.
 
     Before `atomize` there is the response alone. What the input brought along under the same names goes too. Contexts
     that were left out as irrelevant are gone for good: only retrieving finds them again. A response that has no atoms

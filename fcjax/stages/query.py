@@ -1,4 +1,4 @@
-"""QueryBuilder: what to search for, to find out whether an atom is true."""
+"""QueryBuilder: search queries to find out whether an atom is true."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _GROUNDED: Final = 0.2  # the least share of a query's words that the claim has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryBuilder:
-    """How atoms become queries: up to `pack` a prompt. `max_tokens` is the most that an answer may have.
+    """How atoms become queries: up to `pack` per prompt. `max_tokens` is the longest answer allowed.
 
     Raises `SettingsError`.
     """
@@ -64,7 +64,7 @@ class QueryBuilder:
             check_number(name, getattr(self, name), 1, 2**31 - 1, whole=True)
 
     async def run(self, case: Case, ask: Ask, reject: Reject | None = None) -> Case:
-        """The case with a `query` in the `extra` of each atom; those that have one are left as they are.
+        """The case with a `query` in the `extra` of each atom; existing ones are left unchanged.
 
         An atom without a usable one gets none: its text is what is searched for then, and the trace counts it.
         """

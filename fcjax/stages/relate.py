@@ -1,4 +1,4 @@
-"""The relation model: what a context says of an atom, or of another context, asked of a language model (SPEC 1, 2).
+"""The relation model: what a context says about an atom or another context, by a language model (SPEC 1, 2).
 
 `Agenda` knows which pairs of a case are to be asked about, `RelationModel` makes questions of them, and `relate` takes
 a question to its relations: it asks, repairs what cannot be read, and finds how probable each answer is.
@@ -37,7 +37,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """What is to be asked about one case. Make it with `of`."""
+    """The pairs to ask about in one case. Make it with `of`."""
 
     case: Case
     version: Version
@@ -84,7 +84,7 @@ class Agenda:
         return cls(case, version, contexts, atoms, skipped, aliases, own, frozenset(related))
 
     def pairs(self) -> Iterator[Pair]:
-        """The pairs that lack an answer, one at a time; those of one context come together, atoms first."""
+        """The pairs that lack an answer, one at a time; those of one context are adjacent, atoms first."""
         for source, context in self.contexts.items():
             premise = context.evidence
             for target, atom in self.atoms.items():
@@ -97,7 +97,7 @@ class Agenda:
                         yield Pair(context.id, other.id, premise, other.evidence, "context")
 
     def answered(self, relations: Iterable[Relation]) -> Case:
-        """The case with its own relations and then these; a failed one of its own gives way to a new answer."""
+        """The case with its own relations followed by these; a new answer replaces a failed one."""
         relations = tuple(relations)
         asked = {self._variables(relation) for relation in relations}
         given = self.case.relations or ()
@@ -117,9 +117,9 @@ def _unusable(status: Status, text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationModel:
-    """How questions are put. The model that answers them is chosen elsewhere.
+    """How relations are asked for. The model that answers is chosen elsewhere.
 
-    `pairwise` asks one pair a prompt; `packed` up to `pack` atoms of one context, and still one pair a prompt where
+    `pairwise` asks one pair per prompt; `packed` up to `pack` atoms of one context, and still one pair per prompt if
     the target is a context, whose text is long. `votes` more draws are asked for where a reply has no logprobs;
     without them, an answer that has none gets the probability `default`. Raises `SettingsError`.
     """
@@ -165,11 +165,11 @@ class Question:
 
     @property
     def packed(self) -> bool:
-        """Whether the answer is a list, of one label a pair."""
+        """Whether the answer is a list with one label per pair."""
         return self.model.style == "packed" and self.pairs[0].kind == "atom"
 
     def prompt(self) -> Prompt:
-        """The question as a prompt, with the texts as quotations that cannot be anything else."""
+        """The question as a prompt, with the texts quoted so that they cannot act as instructions."""
         model, premise = self.model, quoted(self.pairs[0].premise)
         texts = [quoted(pair.hypothesis) for pair in self.pairs]
         if self.packed:

@@ -24,7 +24,7 @@ AT_ONCE: Final = 8  # searches of one case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSearch:
-    """How evidence is looked for: `k` passages per atom. The source is chosen elsewhere.
+    """How evidence is searched for: `k` passages per atom. The source is chosen elsewhere.
 
     `allowed` says by its link whether a passage may be used, and `prior` how far its source is trusted (or None).
     Raises `SettingsError`.
@@ -57,7 +57,7 @@ class EvidenceSearch:
 
     @staticmethod
     def lacking(atom: Atom) -> bool:
-        """Whether an atom's evidence is still to be looked for."""
+        """Whether an atom's evidence has yet to be searched for."""
         return atom.status is Status.RETRIEVAL_FAILED or (atom.contexts is None and not atom.status.failed)
 
     def _with(self, case: Case, wanted: dict[str, str], answers: dict[str, Found | Failure]) -> Case:
@@ -124,7 +124,7 @@ def _also_at(context: Context, other: Context) -> Context:
 
 
 def query_of(atom: Atom) -> str:
-    """What is searched for on account of an atom."""
+    """The search query for an atom."""
     query = atom.extra.get("query")
     own = without_invisible(query) if isinstance(query, str) else ""
     return own if own.strip() else without_invisible(atom.text)

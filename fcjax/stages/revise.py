@@ -1,4 +1,4 @@
-"""Revising: each atom is worded so that it is clear by itself, names in place of pronouns (SPEC 1)."""
+"""Revising: each atom is reworded to be clear by itself, with names instead of pronouns (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _TIMES, _MORE = 4, 200  # a rewording may have this many times the characters, a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviser:
-    """How atoms are reworded: up to `pack` a prompt, beside at most about `excerpt` characters of the response.
+    """How atoms are reworded: up to `pack` per prompt, with at most about `excerpt` characters of the response.
 
     Of a longer response, its beginning and what is most like the atoms are shown. `max_tokens` is the most that an
     answer may have; fewer atoms may have fewer. Raises `SettingsError`.

@@ -1,4 +1,4 @@
-"""Another text for each of many atoms: numbered packs of them are asked about, and none gets another one's text."""
+"""New texts for many atoms, requested in numbered packs, so that no atom gets another one's text."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Rewriting:
         nearest = max(atoms, key=lambda atom: alike(atom.text, text))
         likeness = alike(nearest.text, text)
         if likeness > max(_MOSTLY, alike(own, text)) and shared(nearest.text, said) > shared(own, said):
-            return f"the answer is rather for {nearest.id}"
+            return f"the answer fits better for {nearest.id}"
         return self.doubt(own, text)
 
 
@@ -106,15 +106,15 @@ class Rewritten:
 
 
 def usable(case: Case) -> list[Atom]:
-    """The atoms that there is something to ask about."""
+    """The atoms whose text can be asked about."""
     return [atom for atom in case.atoms or () if not atom.status.failed and atom.text.strip()]
 
 
 def numbered(atoms: Sequence[Atom]) -> str:
-    """The atoms' texts, one a line, each with its number from 1."""
+    """The atoms' texts, one per line, each with its number from 1."""
     return "\n".join(f"{number}. {quoted(atom.text)}" for number, atom in enumerate(atoms, 1))
 
 
 def room(atoms: Sequence[Atom], most: int) -> int:
-    """Tokens for as many texts of about this length, but at most `most`."""
+    """Tokens for this many texts of about this length, but at most `most`."""
     return min(256 + sum(48 + len(atom.text.encode("utf-8", "replace")) for atom in atoms), most)

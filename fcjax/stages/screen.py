@@ -1,4 +1,4 @@
-"""Screening: pairs whose texts have next to nothing in common are not worth a question. Off unless asked for.
+"""Screening: pairs whose texts have almost nothing in common are not asked about. Off by default.
 
 The score is cheap and knows words only, no meaning: a context in another language, or one that says the same in other
 words, scores low. Pairs that are left out are counted; they get no relation, not even a neutral one.
@@ -16,7 +16,7 @@ from fcjax.stages.relate import Agenda, Pair
 
 
 class Screen:
-    """Lets the pairs of one case pass that score at least `threshold`, and counts the others in `left_out`.
+    """Passes the pairs of one case that score at least `threshold`, and counts the others in `left_out`.
 
     A pair's score, from 0 to 1, is the share of the hypothesis' words that the premise has too, each word weighted by
     log(1 + N / (n + 0.5)), where n of the case's N contexts have it: names and numbers count, common words hardly.
@@ -29,7 +29,7 @@ class Screen:
         self._having = Counter(word for one in agenda.contexts.values() for word in screen_words(one.evidence))
 
     def passed(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The pairs that are worth a question."""
+        """The pairs to ask about."""
         for pair in pairs:
             if self.score(pair) >= self.threshold:
                 yield pair
@@ -37,7 +37,7 @@ class Screen:
                 self.left_out += 1
 
     def score(self, pair: Pair) -> float:
-        """How much of the hypothesis the premise speaks of; 1 where the hypothesis has no words."""
+        """How much of the hypothesis the premise covers; 1 if the hypothesis has no words."""
         wanted = {word: math.log1p(self._total / (self._having[word] + 0.5)) for word in screen_words(pair.hypothesis)}
         shared = sum(weight for word, weight in wanted.items() if word in screen_words(pair.premise))
         return shared / sum(wanted.values()) if wanted else 1.0
@@ -45,5 +45,5 @@ class Screen:
 
 @functools.lru_cache(maxsize=1024)
 def screen_words(text: str) -> frozenset[str]:
-    """The different words of a text."""
+    """The distinct words of a text."""
     return frozenset(words(text))

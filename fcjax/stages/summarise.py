@@ -1,4 +1,4 @@
-"""Summarising: a context is cut down to what it says of the atoms that it was found for, or left out (SPEC 1)."""
+"""Summarising: a context is reduced to what it says about the atoms it was found for, or left out (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _REQUEST: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summariser:
-    """How contexts are summed up: one a prompt, for up to `claims` of the atoms that it was found for.
+    """How contexts are summarised: one per prompt, for up to `claims` of the atoms it was found for.
 
     `grounded` is the least share of a summary's words that the passage must have; 0 lets all pass. `top_logprobs` asks
     for the probabilities of tokens, for answers that state no confidence; None does not. Raises `SettingsError`.
@@ -80,7 +80,7 @@ class Summariser:
         check_number("grounded", self.grounded, 0, 1)
 
     async def run(self, case: Case, ask: Ask, reject: Reject | None = None) -> Case:
-        """The case with each context's text replaced by its summary, which is all the evidence that it has then.
+        """The case with each context's text replaced by its summary, which is then its only evidence.
 
         The former text and snippet are `full_text` and `full_snippet` in its `extra`. `summary_confidence` is what the
         answer states, else the geometric mean of the probabilities of the summary's tokens, else None. A context that
@@ -156,14 +156,14 @@ class Summariser:
 
 
 class _Summary(NamedTuple):
-    """What an answer says of a passage; no text where it is irrelevant."""
+    """What an answer says about a passage; no text if it is irrelevant."""
 
     text: str | None
     confidence: float | None
 
 
 def read_summary(reply: Reply, prompt: str = "") -> _Summary | None:
-    """The summary in an answer, or that there is nothing to sum up; None where it says neither."""
+    """The summary in an answer, or that there is nothing to summarise; None if it says neither."""
     text = own_words(reply.text, prompt)
     fields = read_fields(text, ("summary", "relevant"))
     if not fields and not is_cut(reply) and (labelled := _LABELLED.search(text)):

@@ -1,4 +1,4 @@
-"""Templates of what a model is asked, the relation model's among them, and how the texts of a case are put into them.
+"""Prompt templates, including the relation model's, and how the texts of a case are filled in.
 
 A template is one user message with the names of texts in it (`$premise`). The texts are data: `quoted` takes from
 them whatever could end the place that they stand in, begin a turn of its own, or pass for an answer.
@@ -19,18 +19,18 @@ from fcjax.core.words import without_invisible
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A message with places for texts. Another wording is another name: it is part of what a reply is stored under."""
+    """A message with placeholders. A new wording needs a new name: the name is part of a reply's key in the store."""
 
     name: str  # with its version, as in relate.pairwise/1
     text: str
 
     @property
     def places(self) -> set[str]:
-        """The names of the texts that it takes."""
+        """The names of its placeholders."""
         return set(string.Template(self.text).get_identifiers())
 
     def reworded(self, text: str, name: str) -> Template:
-        """A template of someone's own in place of this one: another text that takes the same texts.
+        """A custom template in place of this one: another text with the same placeholders.
 
         `$$` in it stands for a dollar sign; its version is a digest of it. Raises `SettingsError`.
         """
@@ -38,19 +38,19 @@ class Template:
         whole = string.Template(text).is_valid()
         if not whole or new.places != self.places:
             seen, wanted = (", ".join(f"${place}" for place in sorted(one.places)) for one in (new, self))
-            stray = "" if whole else ", and a stray dollar sign (write $$ for one)"
+            stray = "" if whole else ", and a stray dollar sign (write $$ for a literal one)"
             allowed = f"allowed: each of {wanted}, and no others"
-            raise SettingsError(f"{name}: the template names {seen or 'no texts'}{stray}; {allowed}")
+            raise SettingsError(f"{name}: the template has {seen or 'no placeholders'}{stray}; {allowed}")
         return new
 
     def fill(self, **texts: str) -> str:
-        """The message with `texts` in their places, as they are."""
+        """The message with its placeholders replaced by `texts`, unchanged."""
         return string.Template(self.text).substitute(texts)
 
 
 @functools.lru_cache(maxsize=1024)  # one passage stands in many prompts
 def quoted(text: str) -> str:
-    """A text in one line that can be nothing but a quotation.
+    """A text on one line that can only be read as a quotation.
 
     White space is one space each, so that it can begin no turn; `<` is `&lt;`, so that it can close no tag and name
     no special token; square brackets and braces are round ones, so that it holds no answer; characters without
@@ -74,7 +74,7 @@ def visible(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """What a model wrote in one line, with what `quoted` made of its signs as they were."""
+    """What a model wrote on one line, with the replacements of `quoted` undone."""
     return visible(text).replace("&lt;", "<")
 
 

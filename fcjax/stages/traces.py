@@ -1,4 +1,4 @@
-"""What a case itself says was done for it: what each stage did under `stages`, what was related how under `relate`.
+"""A case's record of its own processing: each stage under `stages`, the relation model under `relate`.
 
 A case may bring along something else by these names. Nothing is read from that, it is written back as it came (SPEC
 7), and what is said here goes under `fcjax_stages` and `fcjax_relate`.
@@ -15,36 +15,36 @@ _RELATED: Final = ("model", "version", "style")  # what a record of relating has
 
 
 def traces(case: Case) -> dict[str, dict[str, Any]]:
-    """What each stage did, by its name."""
+    """The trace of each stage, by its name."""
     found = case.extra.get(_stages(case))
     return found if isinstance(found, dict) else {}
 
 
 def related(case: Case) -> dict[str, Any] | None:
-    """What was asked for when the relations were; None where they came along, or are not known."""
+    """The settings the relations were made with; None if they came with the input, or are not known."""
     found = case.extra.get(_relate(case))
     return found if isinstance(found, dict) else None
 
 
 def traced(case: Case, stage: str, trace: Mapping[str, Any]) -> dict[str, Any]:
-    """The case's `extra` with the trace of a stage among the others; what is empty or 0 in it is left out."""
+    """The case's `extra` with the trace of a stage added; empty values and zeros are left out."""
     kept = {key: value for key, value in trace.items() if value or key == "prompts"}
     return {**case.extra, _stages(case): {**traces(case), stage: kept}}
 
 
 def untraced(case: Case, stage: str) -> dict[str, Any]:
-    """The case's `extra` as if it had yet to go through `stage`."""
+    """The case's `extra` without the trace of `stage`."""
     left = {name: trace for name, trace in traces(case).items() if name != stage}
     return {**case.extra, _stages(case): left} if stage in traces(case) else dict(case.extra)
 
 
 def with_related(case: Case, done: Mapping[str, Any]) -> dict[str, Any]:
-    """The case's `extra` with what was done for its relations."""
+    """The case's `extra` with the settings its relations were made with."""
     return {**case.extra, _relate(case): dict(done)}
 
 
 def without(case: Case, stages: Collection[str] | None = None) -> dict[str, Any]:
-    """The case's `extra` as if `stages`, all by default, and relating had not been done and nothing had failed."""
+    """The case's `extra` without any trace of `stages` (all by default), of relating, and of failures."""
     gone = {_stages(case), _relate(case)} | ({"reason"} if case.status.failed else set())
     extra = {key: value for key, value in case.extra.items() if key not in gone}
     left = {name: trace for name, trace in traces(case).items() if stages is not None and name not in stages}

@@ -174,10 +174,10 @@ def _pairs(items: Iterable[tuple[Origin, str, Item]], how: _How) -> Iterator[Row
         wanted = [f"{name}_conflict" for name in how.conflicts]
         unit = None
         if not faults and "default" not in found:
-            lack = "no row of the category default is beside it; allowed: all rows of a fact together"
+            lack = "no adjacent row has the category default; allowed: all rows of a fact together"
             faults.append(item.located(Fault(lack, field="category"), file, id))
         elif not faults and not any(part in found for part in wanted):
-            unit = Unit(str(subject), (), "no conflict of the wanted kind")
+            unit = Unit(str(subject), (), "no conflict of the requested kind")
         elif not faults:
             unit = how.unit(id, None, found, str(subject))
         if unit is not None:

@@ -109,7 +109,7 @@ def _findings(row: Fields) -> tuple[Statement, ...]:
     if feedback is None or isinstance(feedback, str):
         return ()
     if not isinstance(feedback, dict):
-        row.faults.append(Fault(f"feedback is {kind(feedback)}; allowed: a text or an object", field="feedback"))
+        row.faults.append(Fault(f"feedback is {kind(feedback)}; allowed: a string or an object", field="feedback"))
         return ()
     fields = Fields(feedback, "feedback.", row.faults)
     passages = {one.maybe("id"): one for one in fields.objects("contexts", optional=True)}

@@ -59,7 +59,7 @@ class Fields:
         """The text under the first of `keys` that is there; a fault and "" if there is none or it is blank."""
         found = self.maybe(*keys)
         if found is None and not self._complained(keys):
-            self.lack(keys, "a text that is not blank")
+            self.lack(keys, "a non-blank string")
         return found or ""
 
     def maybe(self, *keys: str) -> str | None:
@@ -162,9 +162,7 @@ def parse_each(
         for case in unit.cases if unit and not faults else ():
             here = f"{file}:{item.line or item.number}"
             if not case.id.startswith(id) and (before := ids.setdefault(hash(case.id), here)) != here:
-                faults.append(
-                    Fault(f"the case's id is {seen(case.id)}, as in {before}; allowed: an id that occurs once")
-                )
+                faults.append(Fault(f"the case's id is {seen(case.id)}, as in {before}; allowed: a unique id"))
         if unit is not None and not faults:
             unknown = tuple(key for key in fields.values if key not in known)
             unit = Unit(unit.group, unit.cases, unit.skipped, unknown)
@@ -198,7 +196,7 @@ def labels(paths: Iterable[Source]) -> list[str]:
     ]
     for label, count in Counter(found).items():
         if count > 1:
-            raise SettingsError(f"{count} files are called {label}; allowed: each file once, under a name of its own")
+            raise SettingsError(f"{count} files are called {label}; allowed: each file once, with a unique name")
     return found
 
 
@@ -245,7 +243,7 @@ def _table_rows(rows: Any) -> Iterator[Item]:
         elif row and header is not None:
             number += 1
             if len(row) != len(header):
-                fault = Fault(f"the line has {len(row)} fields; allowed: {len(header)}, as the header has")
+                fault = Fault(f"the line has {len(row)} fields; allowed: {len(header)}, as in the header")
                 yield Item(number, None, (fault,), line)
             else:
                 yield Item(number, dict(zip(header, row, strict=True)), (), line)

@@ -1,4 +1,4 @@
-"""Cases (SPEC 7): JSON objects into records and back, with every fault of a row and nothing lost.
+"""Cases (SPEC 7): JSON objects to records and back, reporting every fault of a row and losing nothing.
 
 Keys that are unknown stay in `extra` and are written back. A missing key and a null both mean "not known yet".
 """
@@ -46,7 +46,7 @@ class CaseRow(Row[Case]):
 
 
 def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
-    """The rows of a file of cases, in order and as a stream; a bad row carries its faults and ends nothing.
+    """The rows of a file of cases, in order and as a stream; a bad row carries its faults and does not end the stream.
 
     Reads JSON Lines, a JSON list or one object, plain or gzip-compressed; `-` is standard input. FactReasoner's problem
     files are cases under other names and are read as well. Raises `InputError` where there is nothing to read at all.
@@ -97,22 +97,23 @@ def parse_case(value: Any, number: int = 1) -> Case:
 
 
 def missing_stage(value: dict[str, Any]) -> str | None:
-    """Why a case, as JSON, cannot be scored yet, with the stages that are missing; None where it can be."""
+    """Why a case, as JSON, cannot be scored yet, with the missing stages; None if it can be."""
     atoms, contexts = value.get("atoms"), value.get("contexts")
     if is_result(value):
         return A_RESULT
     if is_graph(value) or value.get("status") not in (None, "ok"):
         return None
     if atoms is None:
-        return "the case has no `atoms`: the stages atomize, retrieve and relate are missing; add what they would find"
+        return "the case has no `atoms`: the output of the stages atomize, retrieve and relate is missing; add it"
     if value.get("relations") is not None or not atoms or contexts == []:
         return None
     if contexts:
-        return "the case has atoms and contexts but no `relations`: the stage relate is missing; add what it would find"
+        return "the case has atoms and contexts but no `relations`: the output of the stage relate is missing; add it"
     if all(isinstance(atom, dict) and atom.get("contexts") == [] for atom in atoms):
         return None
     return (
-        "the case has atoms but no `contexts` and no `relations`: the stages retrieve and relate are missing; add both"
+        "the case has atoms but no `contexts` and no `relations`: the output of the stages retrieve and relate is "
+        "missing; add it"
     )
 
 
@@ -216,7 +217,7 @@ def parse_relations(
         if type(p) is float and 0.0 <= p <= 1.0:
             pass
         elif p is not None or not status.failed:
-            p = probability(row, "probability", f"{key}[{i}].", faults, ", or null beside the status of a failure")
+            p = probability(row, "probability", f"{key}[{i}].", faults, ", or null if the status is a failure")
         if type(method) not in TEXTS:
             check_texts({"method": method}, f"{key}[{i}].", faults)
         records.append(_relation(source, target, kind_of, p, status, method, extra_of(row, _RELATION_KEYS)))
@@ -246,7 +247,7 @@ _atom, _context, _relation = _maker(Atom), _maker(Context), _maker(Relation)
 
 
 def case_to_dict(case: Case) -> dict[str, Any]:
-    """The JSON object of a case: known keys in the order of SPEC 7, then what it carried beside them.
+    """The JSON object of a case: known keys in the order of SPEC 7, then all other keys.
 
     What is not known yet is left out, and so is a status that is `ok`.
     """

@@ -1,4 +1,4 @@
-"""From one format to another: cases, FactReasoner's problems, and fact graphs, in any container.
+"""Conversion between formats: cases, FactReasoner's problems, and fact graphs, in any container.
 
 UAI models come from graphs, which `fcjax.graph.fact_graph` builds:
 `write_uai(path, FactGraph.from_case(case).to_model())`.
@@ -46,7 +46,7 @@ def convert(
     context_prior: float = 0.99,
     atom_prior: float = ATOM_PRIOR,
 ) -> Conversion:
-    """Write what `source` holds to `target` in the format `to`, as a stream; the target's name chooses the container.
+    """Write the content of `source` to `target` in the format `to`, as a stream; the target's name sets the container.
 
     `format` is the source's, detected where it is not given. The priors go into graphs that are made of cases; a graph
     whose atoms have another prior than `atom_prior` cannot be a case. A row with faults is left out and its faults are
@@ -56,7 +56,9 @@ def convert(
     format = format or detect(source)
     if format not in get_args(Target) or to not in get_args(Target):
         allowed = ", ".join(get_args(Target))
-        raise SettingsError(f"{display_name(source)}: {format} cannot become {to}; allowed on both sides: {allowed}")
+        raise SettingsError(
+            f"{display_name(source)}: cannot convert {format} to {to}; allowed as source and target: {allowed}"
+        )
     refuse_input(target, source)
     faults: list[Fault] = []
     if to == "graph" and format == "graph":

@@ -1,4 +1,4 @@
-"""What identifies a case and what K needs of it, from its JSON alone: a digest, and the number of different atoms."""
+"""The digest that identifies a case, and the number of distinct atoms that K needs, from its JSON alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def digest_of(content: bytes) -> bytes:
 
 
 def count_atoms(value: dict[str, Any]) -> int | None:
-    """How many different atoms a case has: duplicates are merged, and count once."""
+    """The number of distinct atoms of a case: duplicates are merged and count once."""
     if isinstance(nodes := value.get("nodes"), list):
         return len([node for node in nodes if isinstance(node, dict) and node.get("type") == "atom"])
     atoms = value.get("atoms")

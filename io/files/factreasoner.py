@@ -26,7 +26,7 @@ _NODE_KEYS = frozenset(("id", "type", "probability", "text"))
 
 
 def case_to_problem(case: Case) -> dict[str, Any]:
-    """The problem that FactReasoner reads, with the keys that it insists on; what it does not know rides along."""
+    """The problem that FactReasoner reads, with the keys it requires; unknown keys are kept."""
     known = case_to_dict(case)
     query, response = known.pop("query", ""), known.pop("response", "")
     return {
@@ -40,7 +40,7 @@ def case_to_problem(case: Case) -> dict[str, Any]:
 
 
 def write_problems(path: Source, cases: Iterable[Case]) -> int:
-    """Write cases as problems: one object, or a list of several, under a name in `.json`; else a line each.
+    """Write cases as problems: one object, or a list of several, if the name ends in `.json`; else one per line.
 
     The file takes its place when it is complete. Returns how many; raises `OutputError`.
     """
@@ -59,9 +59,9 @@ class GraphRow(Row[Graph]):
 
 
 def read_graphs(path: Source, limit: int = LINE_LIMIT) -> Iterator[GraphRow]:
-    """The fact graphs of a file, in order and as a stream: one object, a list, or a line each.
+    """The fact graphs of a file, in order and as a stream: one object, a list, or one per line.
 
-    A bad row carries its faults and ends nothing. Raises `InputError` where there is nothing to read at all.
+    A bad row carries its faults and does not end the stream. Raises `InputError` where there is nothing to read at all.
     """
     for row in read_rows(path, parse_graph, limit):
         yield GraphRow(*row)
@@ -123,7 +123,7 @@ def _link(source: str, target: str) -> str:
 
 
 def case_to_graph(case: Case, *, context_prior: float = 0.99, atom_prior: float = ATOM_PRIOR) -> Graph:
-    """The fact graph of a case as it stands: all its atoms, contexts and relations, an edge each.
+    """The fact graph of a case as it is: all its atoms, contexts and relations, one edge per relation.
 
     Failed and neutral relations make no factor and are left out. Nothing is merged and no version is selected; for the
     graph that is scored take `FactGraph.from_case(...).to_dict()`. An atom's text is kept in its node.
@@ -158,7 +158,7 @@ def graph_to_case(graph: Graph, number: int = 1, *, atom_prior: float = ATOM_PRI
             contexts.append(Context(id=node["id"], prior=prior, extra=extra))
             continue
         if prior is not None and prior != atom_prior:
-            fault = f"probability is {seen(prior)}; allowed: {atom_prior}, the one prior that a case's atoms have"
+            fault = f"probability is {seen(prior)}; allowed: {atom_prior}, the prior that all atoms of a case share"
             faults.append(Fault(fault, field=f"nodes[{i}].probability"))
         text = node.get("text")
         text = text if isinstance(text, str) and text.strip() else node["id"]

@@ -42,14 +42,14 @@ def register(row: Mapping[str, Any], what: str, known: dict[str, str], key: str,
     if type(id) is not str or not id:
         faults.append(Fault(f"id is {shown(row, 'id')}; allowed: a non-empty string", field=f"{key}[{i}].id"))
     elif id in known:
-        fault = f"id is {seen(id)}, which another {known[id]} has; allowed: an id that occurs once"
+        fault = f"id is {seen(id)}, already the id of another {known[id]}; allowed: a unique id"
         faults.append(Fault(fault, field=f"{key}[{i}].id"))
     else:
         known[id] = what
 
 
 def check_texts(texts: Mapping[str, Any], place: str, faults: list[Fault]) -> None:
-    """Each of `texts`, by key, is to be a string or None."""
+    """Check that each of `texts`, by key, is a string or None."""
     for key, text in texts.items():
         if type(text) not in TEXTS:
             faults.append(Fault(f"{key} is {seen(text)}; allowed: a string, or null", field=place + key))
@@ -65,7 +65,7 @@ def check_status(name: Any, place: str, faults: list[Fault]) -> Status:
 
 
 def probability(row: Mapping[str, Any], key: str, place: str, faults: list[Fault], more: str = "") -> float | None:
-    """A real number from 0 to 1, as a float: no string, no truth value, no NaN."""
+    """A real number from 0 to 1, as a float; strings, truth values and NaN are faults."""
     value: Any = row.get(key)
     if type(value) in _NUMBERS and 0.0 <= value <= 1.0:
         return float(value)
@@ -74,10 +74,10 @@ def probability(row: Mapping[str, Any], key: str, place: str, faults: list[Fault
 
 
 def shown(row: Mapping[str, Any], *keys: str) -> str:
-    """What a row has under the first of some keys that it has, as messages quote it."""
+    """A row's value under the first of some keys that it has, as messages quote it."""
     return next((seen(row[key]) for key in keys if key in row), "missing")
 
 
 def extra_of(row: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """The part of a row that no field takes."""
+    """The keys of a row that have no field."""
     return {} if row.keys() <= known else {key: value for key, value in row.items() if key not in known}

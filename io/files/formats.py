@@ -1,4 +1,4 @@
-"""Which of the formats of SPEC 7 a file has, by its name and what it begins with."""
+"""Detection of a file's format (SPEC 7) from its name and first bytes."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def is_graph(row: dict[str, Any]) -> bool:
 
 
 def is_result(row: dict[str, Any]) -> bool:
-    """Whether a row is what `fcjax score` has written, and no case."""
+    """Whether a row is a result of `fcjax score` and not a case."""
     return row.keys() >= _RESULT_KEYS

@@ -1,4 +1,4 @@
-"""The journal of a run: what each stage has changed in which case, so that a stopped run can be resumed.
+"""The journal of a run: what each stage changed in each case, so that a stopped run can be resumed.
 
 A file of lines. The first says what the run is of; each of the others has the fields of one case that one stage has
 changed, and those alone. Each line is handed to the system before the next one is written, so that a process which
@@ -51,7 +51,7 @@ def _case_of(line: bytes) -> int:
 
 
 class Journal:
-    """The journal under `path` of the run with this `fingerprint`; what an earlier run has written is kept.
+    """The journal at `path` of the run with this `fingerprint`; entries of an earlier run are kept.
 
     In memory it holds two numbers per entry. A last line that was cut short, and everything after a line which is not
     an entry, is dropped. Use it in a `with` block, by one run at a time.
@@ -104,11 +104,11 @@ class Journal:
         if (first.startswith(_BEGINNING) or _BEGINNING.startswith(first)) and not first.endswith(b"\n"):
             return
         if first.startswith(_BEGINNING):
-            seen = "has the stages of another run, with other input or settings"
-            remedy = "use those to resume it, name another output, or start over with --overwrite (overwrite=True)"
+            seen = "contains the stages of another run, with different input or settings"
+            remedy = "use those to resume it, choose another output, or start over with --overwrite (overwrite=True)"
         else:
-            seen = "is not the journal of a run, which is kept under this name until the run is complete"
-            remedy = "move it away, or name another output; --overwrite (overwrite=True) would replace it"
+            seen = "is not a run's journal, which is kept under this name until the run is complete"
+            remedy = "move it, or choose another output; --overwrite (overwrite=True) would replace it"
         raise OutputError(f"{output_name(self._path)}: {seen}; {remedy}")
 
     def _add(self, case: int, offset: int) -> None:

@@ -17,7 +17,7 @@ from fcjax.io.files.streams import Source, is_stream, output_name
 
 @contextmanager
 def locked(out: Source) -> Iterator[None]:
-    """Hold a lock on `out` against other runs of this user on this machine; standard output and devices have none.
+    """Lock `out` against other runs of this user on this machine; standard output and devices are not locked.
 
     The system drops the lock when the process ends, however it ends. Raises `OutputError` where another run holds it.
     """
@@ -28,7 +28,7 @@ def locked(out: Source) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        fault = f"{output_name(out)}: another run is writing to it; wait for it, or stop it"
+        fault = f"{output_name(out)}: another run is writing to it; wait until that run ends, or stop it"
         raise OutputError(fault) from None
     try:
         yield

@@ -37,7 +37,7 @@ class Item:
 
 
 def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
-    """The JSON values of a file: a line each, or the items of a list, or one object; the content shows which.
+    """The JSON values of a file: one per line, the items of a list, or one object; the content shows which.
 
     A file named `.jsonl` or `.ndjson` is always read by lines. Lines stream; a list is held as a whole. A line that
     cannot be read is an `Item` with faults and does not end the reading. Raises `InputError` where there is nothing to
@@ -48,7 +48,7 @@ def read_objects(path: Source, limit: int = LINE_LIMIT) -> Iterator[Item]:
         lines = _has_lines(stream.peek())
         if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
             if not lines and stream.peek().lstrip().partition(b"\n")[0].strip() in (b"{", b"["):
-                fault = "the file is one JSON text over many lines; allowed in .jsonl: an object a line (name it .json)"
+                fault = "the file is a multi-line JSON text; allowed in .jsonl: one object per line (name it .json)"
                 raise InputError(Fault(fault, file=name))
             lines = True
         if lines:
@@ -69,7 +69,7 @@ class Row(Generic[Parsed]):
 
     @property
     def error(self) -> InputError:
-        """The faults as the exception that they would be elsewhere."""
+        """The faults as an `InputError`."""
         return InputError(*self.faults)
 
 

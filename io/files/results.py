@@ -1,4 +1,4 @@
-"""Results (SPEC 7): one JSON line per case, the same bytes for the same results, in a file that can be resumed."""
+"""Results (SPEC 7): one JSON line per case, byte-for-byte reproducible, in a file that can be resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGITS = 7
 
 
 def encode_result(result: Mapping[str, Any]) -> bytes:
-    """The line of a result, without its end: keys in the given order, floats rounded to `DIGITS` decimals.
+    """The line of a result, without the newline: keys in the given order, floats rounded to `DIGITS` decimals.
 
     NaN and infinities become null: JSON cannot express them.
     """
@@ -61,7 +61,7 @@ class Finished:
 
 
 def read_finished(path: Source) -> Iterator[Finished]:
-    """The finished results of a file that a stopped run may have left, in order; nothing where there is no file.
+    """The finished results of a file that a stopped run may have left, in order; none if there is no file.
 
     A last line that was cut short is left out, and so is all that follows a line that is not a JSON object. Give the
     last `end` to `ResultsWriter` as `keep` to continue after it.
@@ -87,7 +87,7 @@ def read_finished(path: Source) -> Iterator[Finished]:
 
 
 def working_file(path: Source) -> Path:
-    """Where the lines of a run gather: the output itself where that is plain lines, else a file beside it."""
+    """The file a run appends its lines to: the output itself if it has plain lines, else a file next to it."""
     path = Path(path)
     packed = path.suffix in (".gz", ".json")
     return path.with_name(path.name + ".part") if packed else path
@@ -112,11 +112,11 @@ class ResultsWriter:
         self._lines = LineWriter(self._work, keep)
 
     def write(self, result: Mapping[str, Any]) -> None:
-        """Append one result; it is in the file when this returns."""
+        """Append one result; it is in the file when the call returns."""
         self._lines.write(encode_result(result))
 
     def close(self, complete: bool = True) -> None:
-        """Close the file; a `complete` run's lines go to their final place."""
+        """Close the file; the lines of a `complete` run are moved to their final place."""
         self._lines.close()
         if complete and self._work != self._path:
             with open(self._work, "rb") as lines:

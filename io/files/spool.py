@@ -1,4 +1,4 @@
-"""What waits on disk: an input that can be read only once, and rows that are not complete yet."""
+"""Temporary files on disk: for input that can be read only once, and for rows that are not complete yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fcjax.io.files.streams import Source, display_name
 
 @contextmanager
 def readable_twice(source: Source) -> Iterator[str]:
-    """A path that can be read any number of times: standard input and pipes are copied to a temporary file."""
+    """A path that can be read repeatedly: standard input and pipes are copied to a temporary file."""
     path = os.fspath(source)
     if path != "-" and (os.path.isfile(path) or not os.path.exists(path) or os.path.isdir(path)):
         yield path

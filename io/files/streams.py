@@ -1,4 +1,4 @@
-"""Files as streams of bytes: opened by content, read line by line in bounded memory, written so that nothing is lost.
+"""Files as streams of bytes: opened by content, read by line in bounded memory, written without losing data.
 
 `-` stands for standard input and output everywhere. Compressed input is recognised by its content, output by its name.
 """
@@ -61,12 +61,12 @@ def output_name(path: Source) -> str:
 
 
 def refuse_input(out: Source, *sources: Source | None) -> None:
-    """Raise `OutputError` where `out` is one of the inputs, under whatever name, standard input and output included."""
+    """Raise `OutputError` if `out` is one of the inputs, under any name, including standard input and output."""
     written = _file_of(out, sys.stdout)
     for source in sources:
         read = None if source is None else _file_of(source, sys.stdin)
         if written and read and os.path.samestat(written, read):
-            raise OutputError(f"{output_name(out)}: is the input itself; name another file")
+            raise OutputError(f"{output_name(out)}: is also the input; choose another file")
 
 
 def is_stream(out: Source) -> bool:
@@ -75,14 +75,14 @@ def is_stream(out: Source) -> bool:
 
 
 def check_folder(out: Source) -> None:
-    """Raise `OutputError`, before any work, where `out` names a file in a folder that cannot be written to."""
+    """Raise `OutputError`, before any work, if `out` is in a folder that is not writable."""
     if is_stream(out):
         return
     folder = os.path.dirname(os.path.realpath(out))
     if not os.path.isdir(folder):
-        raise OutputError(f"{output_name(out)}: its folder does not exist; create the folder first, or name another")
+        raise OutputError(f"{output_name(out)}: its folder does not exist; create the folder first, or choose another")
     if not os.access(folder, os.W_OK):
-        raise OutputError(f"{output_name(out)}: its folder cannot be written to; name a file in another folder")
+        raise OutputError(f"{output_name(out)}: its folder is not writable; choose a file in another folder")
 
 
 def _file_of(path: Source, stream: Any) -> os.stat_result | None:
@@ -153,7 +153,7 @@ def _check_text(head: bytes, name: str) -> None:
     """Refuse what cannot be UTF-8 text, by the look of its first bytes."""
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
-            raise InputError(Fault(f"the file is {what}; allowed: text in UTF-8, plain or gzip-compressed", file=name))
+            raise InputError(Fault(f"the file is {what}; allowed: UTF-8 text, plain or gzip-compressed", file=name))
     sample = head[:256]
     wide = head.startswith(_WIDE_BOMS) or (
         sample.count(0) * 3 >= len(sample) and sample.strip(b"\0")[:1] in b"[{\r\n\t "
@@ -161,7 +161,7 @@ def _check_text(head: bytes, name: str) -> None:
     if wide:
         raise InputError(Fault("the text is UTF-16 or UTF-32; save it again as UTF-8", file=name))
     if 0 in head or (not _is_utf8(head) and any(byte < 32 and byte not in b"\t\n\r\f" for byte in head)):
-        raise InputError(Fault("the file is binary; allowed: text in UTF-8, plain or gzip-compressed", file=name))
+        raise InputError(Fault("the file is binary; allowed: UTF-8 text, plain or gzip-compressed", file=name))
 
 
 def _is_utf8(head: bytes) -> bool:
@@ -174,9 +174,9 @@ def _is_utf8(head: bytes) -> bool:
 
 def _broken(error: Exception) -> str:
     if isinstance(error, EOFError):
-        return "the gzip data end in the middle; what stands before the break was read"
+        return "the gzip data is cut off; everything before the end was read"
     if isinstance(error, (gzip.BadGzipFile, zlib.error)):
-        return f"the gzip data are damaged ({error}); what stands before the damage was read"
+        return f"the gzip data is damaged ({error}); everything before the damage was read"
     return f"reading stopped: {error.strerror if isinstance(error, OSError) else error}"
 
 
@@ -217,19 +217,19 @@ def split_lines(stream: io.BufferedReader[Any], name: str, limit: int = LINE_LIM
 
 
 def read_whole(stream: io.BufferedReader[Any], name: str, limit: int = WHOLE_LIMIT) -> bytes:
-    """All that a stream holds. Raises `InputError` where that is more than `limit` bytes, or where it breaks off."""
+    """All of a stream's content. Raises `InputError` if it has more than `limit` bytes, or is cut off."""
     try:
         text = stream.read(limit + 1)
     except _BROKEN as error:
         raise InputError(Fault(_broken(error), file=name)) from error
     if len(text) > limit:
-        fault = f"the file is read as one piece and has more than {limit:,} bytes; write it as JSON Lines (.jsonl)"
+        fault = f"the file must be read whole and has more than {limit:,} bytes; write it as JSON Lines (.jsonl)"
         raise InputError(Fault(fault, file=name))
     return text
 
 
 class LineWriter:
-    """Appends lines to a file, each by a write of its own: a process that is killed leaves at most one line cut short.
+    """Appends lines to a file, each with a separate write: a process that is killed leaves at most one line cut short.
 
     Opening it drops all but the first `keep` bytes of what is there. Errors of the system are raised as `OutputError`.
     """
@@ -262,7 +262,7 @@ class LineWriter:
 
 @contextmanager
 def replacing(path: Source) -> Iterator[BinaryIO]:
-    """A stream whose bytes take their place under `path` all together, at the end of the block, or never.
+    """A stream whose content replaces `path` as a whole at the end of the block, or not at all.
 
     What is not an ordinary file (standard output, a pipe, a device) is written to directly. Raises `OutputError`.
     """
@@ -289,7 +289,7 @@ def replacing(path: Source) -> Iterator[BinaryIO]:
 
 
 def drop_drafts(path: Source) -> None:
-    """Remove what `replacing` has left beside `path` in processes that were killed; for who alone writes there."""
+    """Remove files that `replacing` left next to `path` in killed processes; only for the sole writer of `path`."""
     target = Path(path).resolve()
     for left in target.parent.iterdir():
         number = left.name.removeprefix(f".{target.name}.").removesuffix(".part")
@@ -300,8 +300,8 @@ def drop_drafts(path: Source) -> None:
 def write_lines(path: Source, lines: Iterable[bytes], *, bare: bool = False) -> int:
     """Write JSON texts, each without line breaks, in the container that the name asks for; returns how many.
 
-    `.json` gives one list, an item a line, or with `bare` the object itself where there is just one; any other name
-    gives a line each; a further `.gz` compresses. The same lines give the same bytes. Raises `OutputError`.
+    `.json` gives one list, one item per line, or with `bare` the object itself if there is just one; any other name
+    gives one per line; a further `.gz` compresses. The same lines give the same bytes. Raises `OutputError`.
     """
     suffixes = Path(path).suffixes
     zipped = suffixes[-1:] == [".gz"]
@@ -327,7 +327,7 @@ def _zipped(raw: BinaryIO) -> gzip.GzipFile:
 
 @contextmanager
 def _reported(name: str) -> Iterator[None]:
-    """Turn what the system says about an output into an `OutputError` that says what to do."""
+    """Turn a system error about an output into an `OutputError` that says what to do."""
     try:
         yield
     except (BrokenPipeError, OutputError):
@@ -341,5 +341,5 @@ _REMEDIES = {
     errno.ENOSPC: "free some space, then run the same command again",
     errno.EDQUOT: "free some space, then run the same command again",
     errno.ENOENT: "create the folder first",
-    errno.EISDIR: "name a file in this folder",
+    errno.EISDIR: "choose a file in this folder",
 }

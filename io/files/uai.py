@@ -30,7 +30,7 @@ class _Tokens:
             lines = text.decode("ascii").split("\n")
         except UnicodeDecodeError as error:
             line = text.count(b"\n", 0, error.start) + 1
-            fault = "the line has signs that are not ASCII; allowed: numbers and the word MARKOV"
+            fault = "the line contains non-ASCII characters; allowed: numbers and the word MARKOV"
             raise InputError(Fault(fault, self.name, line)) from error
         # a line that begins with the word `c` is a comment
         self._lines = [[] if words[:1] == ["c"] else words for words in map(str.split, lines)]
@@ -45,7 +45,7 @@ class _Tokens:
 
     def take(self, what: str, field: str | None = None) -> str:
         if self._next == len(self.all):
-            self.fail(f"the file ends where {what} should stand", field)
+            self.fail(f"the file ends where {what} is expected", field)
         self._next += 1
         return self.all[self._next - 1]
 
@@ -71,7 +71,7 @@ class _Tokens:
     def end(self) -> None:
         if self._next < len(self.all):
             self._next += 1
-            self.fail(f"{self.all[self._next - 1]!r} stands after the end of the model; allowed: nothing more")
+            self.fail(f"{self.all[self._next - 1]!r} follows the end of the model; allowed: nothing more")
 
 
 def read_uai(path: Source, evidence: Source | None = None) -> MarkovModel:
@@ -84,7 +84,7 @@ def read_uai(path: Source, evidence: Source | None = None) -> MarkovModel:
     tokens = _Tokens(path)
     network = tokens.take("the word MARKOV")
     if network == "BAYES":
-        tokens.fail("the network is a BAYES one; allowed: MARKOV (write each conditional table as a factor)")
+        tokens.fail("the network is of type BAYES; allowed: MARKOV (write each conditional table as a factor)")
     if network != "MARKOV":
         tokens.fail(f"the file begins with {network!r}; allowed: MARKOV")
     variables = tokens.count("the number of variables")
@@ -116,7 +116,7 @@ def _table(tokens: _Tokens, i: int, size: int) -> tuple[float, ...]:
     field = f"factor {i}"
     given = tokens.count("the number of table entries", field=field)
     if given != size:
-        tokens.fail(f"the table has {given} entries; allowed: {size}, as many as its variables have states", field)
+        tokens.fail(f"the table has {given} entries; allowed: {size}, one per combination of states", field)
     return tuple(tokens.weight(f"table entry {k}", field) for k in range(size))
 
 
@@ -159,7 +159,7 @@ def _read_names(path: Source, variables: int) -> tuple[str, ...]:
         names.append(name)
     if len(names) != variables or len(set(names)) != variables:
         fault = f"{len(names)} names, {len(set(names))} of them different; allowed: {variables} different names"
-        raise InputError(Fault(fault + ", one a variable (or remove the file)", str(beside)))
+        raise InputError(Fault(fault + ", one per variable (or remove the file)", str(beside)))
     return tuple(names)
 
 

@@ -1,4 +1,4 @@
-"""Every fault of a file, as a stream (SPEC 7): file, line, id and field, what was seen and what is allowed."""
+"""Every fault of a file, as a stream (SPEC 7): file, line, id and field, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDING = 1e-6  # an interval in a file may be off by the rounding of its ends
 
 
 class Notice(Fault):
-    """Something legal that is worth a look; it keeps nothing from being used."""
+    """Something valid but worth checking; it does not prevent the row from being used."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ def _rows_faults(parts: Iterable[tuple[Any, ...]], path: Source) -> Iterator[Fau
             continue  # its id is not known, and its number may be another row's id
         before = first.setdefault(hash(row.id), row.number)
         if before != row.number and row.value is not None:
-            fault = f"id is {seen(row.id)}, as in row {before}; allowed: an id that occurs once"
+            fault = f"id is {seen(row.id)}, as in row {before}; allowed: a unique id"
             yield replace(place, message=fault, field="id")
         for message, field in row.value or ():
             yield Notice(message, place.file, row.line, row.id, field)
@@ -88,7 +88,7 @@ def _notices(case: Case) -> Iterator[Note]:
         yield "the list is empty: no atom was found in the response, and the case has no measures", "atoms"
     for i, atom in enumerate(case.atoms or ()):
         if atom.label not in (None, "S", "NS"):
-            yield f"label is {seen(atom.label)}; only S and NS are compared with", f"atoms[{i}].label"
+            yield f"label is {seen(atom.label)}; only S and NS are used in comparisons", f"atoms[{i}].label"
     for i, context in enumerate(case.contexts or ()):
         if not context.evidence:
             yield "text and snippet are empty: a relation model has nothing to read", f"contexts[{i}]"
@@ -133,7 +133,7 @@ def _check_posterior(row: dict[str, Any], place: str, faults: list[Fault]) -> No
     if p is not None and not (
         (-math.inf if lower is None else lower) - _ROUNDING <= p <= (math.inf if upper is None else upper) + _ROUNDING
     ):
-        fault = f"p is {p}, outside of lower {lower} and upper {upper}; allowed: lower <= p <= upper"
+        fault = f"p is {p}, not between lower {lower} and upper {upper}; allowed: lower <= p <= upper"
         faults.append(Fault(fault, field=f"{place}p"))
     labels = [str(label) for label in Label]
     if row.get("label") is not None and row["label"] not in labels:

@@ -1,4 +1,4 @@
-"""A search service on the web: one JSON document per call, asked again where trouble may pass, within limits."""
+"""A search service on the web: one JSON document per call, with retries after temporary failures, within limits."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class SearchApi:
         self._timeouts = timeouts or Timeouts(connect=10.0, read=30.0, total=60.0)
         self._clock, self._random = clock or RealClock(), random or Random()
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that calls first
-        self._rule = StopRule("as an earlier search met this, no more are sent")
+        self._rule = StopRule("an earlier search failed this way, so no more are sent")
 
     async def call(
         self, path: str, *, json: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
     ) -> dict[str, Any] | Failure:
-        """The JSON object that `path` answers with, by POST where there is `json`, or why there is none."""
+        """The JSON object that `path` returns, by POST if `json` is given, or why there is none."""
         for attempt in count(1):
             async with self._slots:
                 await self._rate.reserve(0)  # not before: turns that wait for slots would be taken all at once
@@ -83,7 +83,9 @@ class SearchApi:
                         self._slots.overloaded()
                     wait = self._retry.delay(attempt, after, self._random)
                     if wait is None:
-                        return self._failed(kind, f"{reason}; given up after {attempt} tries, run again later", attempt)
+                        return self._failed(
+                            kind, f"{reason}; gave up after {attempt} attempts; run again later", attempt
+                        )
                     await self._clock.sleep(wait)
         raise AssertionError("unreachable")
 
@@ -166,7 +168,7 @@ async def _limited(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def checked_base(url: str) -> str:
-    """A service's address without the slash at its end. Raises `SettingsError`, without repeating a password."""
+    """A service's address without the trailing slash. Raises `SettingsError`, without repeating a password."""
     url = url.strip().rstrip("/")
     try:
         split = urlsplit(url)
@@ -174,5 +176,5 @@ def checked_base(url: str) -> str:
     except ValueError:
         usable = False
     if not usable or "@" in split.netloc or split.query or split.fragment:
-        raise SettingsError("base_url cannot be used; allowed: http(s)://host/path without a login and a query")
+        raise SettingsError("base_url is invalid; allowed: http(s)://host/path without login or query")
     return url

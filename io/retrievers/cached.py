@@ -1,4 +1,4 @@
-"""A source of evidence with the store in front: what was found is on disk, and a run can be repeated without it."""
+"""A source of evidence behind the store: results are kept on disk, and a run can be repeated without the source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SearchStats:
 
 
 class Cached:
-    """A `Retriever` that asks another only for what the store does not hold.
+    """A `Retriever` that queries another one only for what is not in the store.
 
     A live run finds earlier results, unless they are older than `max_age` seconds, and journals failures beside them;
     only a replay, which never asks the source, is given those. Equal searches at the same time are one. What was found
@@ -48,7 +48,7 @@ class Cached:
     ):
         check_number("max_age", max_age, 0, none=True)
         if replay and store is None:
-            raise SettingsError("a replay of searches needs a store; name the one of the run that is to be repeated")
+            raise SettingsError("replaying searches requires a store; specify the store of the run to repeat")
         self.stats = SearchStats()
         self._retriever, self._store, self._replay, self._max_age = retriever, store, replay, max_age
         self._clock = clock
@@ -56,11 +56,11 @@ class Cached:
 
     @property
     def name(self) -> str:
-        """The source's own."""
+        """The source's own name."""
         return self._retriever.name
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """The `k` best passages, durable in the store. Raises `OutputError` where that cannot be written."""
+        """The `k` best passages, stored durably. Raises `OutputError` if the store cannot be written."""
         self.stats.asked += 1
         try:
             found = await self._searches.get(f"{k} {query}", lambda: self._answer(query, k))
@@ -91,7 +91,9 @@ class Cached:
             self.stats.hits += 1
             return kept
         if self._replay:
-            return Failure("replay_miss", f"the store has no answer of {name} to {query!r:.80}; run it live")
+            return Failure(
+                "replay_miss", f"the store has no answer from {name} to {query!r:.80}; run without replay to get one"
+            )
         self.stats.sent += 1
         began = self._clock()
         found = await self._retriever.search(query, k)

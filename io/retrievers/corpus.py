@@ -1,4 +1,4 @@
-"""Documents of a folder or file, cut into passages, with every file or row that could not be read reported by name.
+"""Documents of a folder or file, split into passages; every file or row that cannot be read is reported by name.
 
 Text (`.txt`, `.md`), web pages (`.html`), `.pdf`, and rows of JSON (`.jsonl`, `.json`; text under `text`, `contents` or
 `snippet`, with `title` and `link` or `url`), each plain or compressed by gzip.
@@ -53,7 +53,7 @@ class CorpusFile:
 
 @dataclass(slots=True)
 class Faults:
-    """What could not be read: the first hundred, and how many there are in all."""
+    """What could not be read: the first hundred faults, and the total number."""
 
     kept: list[Fault] = field(default_factory=list)
     count: int = 0
@@ -64,15 +64,15 @@ class Faults:
 
 
 def entries(path: Path, faults: Faults) -> list[CorpusFile]:
-    """The files of a corpus in the order of their names; hidden ones, and those of other kinds, are left out.
+    """The files of a corpus in the order of their names, without hidden files and files of other types.
 
     Raises `InputError` where there is no such folder or file, or none that could be a document.
     """
     if not path.is_dir():
         if not path.exists():
-            message = "no such folder or file; allowed: a folder of documents, or one file"
+            message = "no such folder or file; allowed: a folder of documents, or a single file"
         elif _kind(path.name) is None:
-            message = f"a file of an unknown kind; allowed: {', '.join(_KINDS)}"
+            message = f"unknown file type; allowed: {', '.join(_KINDS)}"
         else:
             return [_entry(path.name, path)]
         raise InputError(Fault(message, file=str(path)))
@@ -88,10 +88,10 @@ def entries(path: Path, faults: Faults) -> list[CorpusFile]:
             faults.add(*error.faults)
     if others:
         kinds = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(others.items())[:10])
-        message = f"{counted(others.total(), 'file')} of other kinds left out: {kinds}; read: {', '.join(_KINDS)}"
+        message = f"{counted(others.total(), 'file')} of other types skipped: {kinds}; supported: {', '.join(_KINDS)}"
         faults.add(Fault(message, file=str(path)))
     if not found:
-        message = f"there are no documents in this folder; allowed: files named {', '.join(_KINDS)}"
+        message = f"there are no documents in this folder; allowed: files ending in {', '.join(_KINDS)}"
         raise InputError(Fault(message, file=str(path)), *faults.kept)
     return sorted(found, key=lambda entry: entry.name)
 
@@ -104,7 +104,7 @@ def _walk(path: Path, faults: Faults) -> Iterator[Path]:
 
 
 def passages(files: list[CorpusFile], chunk: int, faults: Faults) -> Iterator[Passage]:
-    """The passages of all files in their order; equal texts come once, where the first of them stands."""
+    """The passages of all files, in order; of equal texts, only the first is kept."""
     known: set[bytes] = set()
     for entry in files:
         try:
@@ -170,7 +170,7 @@ def _read_text(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
     if "\0" in sample or len(_NO_TEXT.findall(sample)) * 50 > len(sample):
         raise InputError(Fault("the file is binary; allowed: text", file=str(entry.path)))
     if not _is_unicode(content, text):
-        faults.add(Fault("the text is not UTF-8, or not all of it; its encoding was guessed", file=str(entry.path)))
+        faults.add(Fault("the text is not, or not entirely, UTF-8; its encoding was guessed", file=str(entry.path)))
     heading = re.match(r"\s*#{1,3}\s+(.+)", text) if _suffix(entry.name).startswith(".m") else None
     yield (heading[1].strip() if heading else _title_of(entry)), tidy(text), entry.name
 
@@ -180,7 +180,7 @@ def _read_page(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
     content = _content(entry)
     kind = kind_of("text/html" if _suffix(entry.name) != ".pdf" else "application/pdf", content[:1024])
     if kind is None:
-        raise InputError(Fault("the file is not what its name says", file=str(entry.path)))
+        raise InputError(Fault("the content does not match the file's suffix", file=str(entry.path)))
     try:
         text, note = text_of(kind, content, None, time.monotonic() + _PDF_SECONDS)
     except ExtractionError as error:
@@ -207,8 +207,8 @@ def _read_rows(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
         row = item.value if isinstance(item.value, dict) else {}
         text, title, link, id = (_first(row, *keys) for keys in _KEYS)
         if not text.strip():
-            seen = f"an object with {', '.join(map(repr, row)) or 'no fields'}" if row else "no object"
-            message = f"the row is {seen:.200}; allowed: an object with a text under 'text', 'contents' or 'snippet'"
+            seen = f"an object with {', '.join(map(repr, row)) or 'no fields'}" if row else "not an object"
+            message = f"the row is {seen:.200}; allowed: an object with a string under 'text', 'contents' or 'snippet'"
             faults.add(item.located(Fault(message), str(entry.path)))
         else:
             yield title, text, link or f"{entry.name}#{id or item.number}"
@@ -236,9 +236,9 @@ def _content(entry: CorpusFile) -> bytes:
                 with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
                     content = stream.read(WHOLE_LIMIT + 1)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise InputError(Fault(f"the gzip data are damaged ({error})", file=place)) from error
+                raise InputError(Fault(f"the gzip data is damaged ({error})", file=place)) from error
     if max(entry.size, len(content)) > WHOLE_LIMIT:
-        message = f"the file has more than {WHOLE_LIMIT:,} bytes; allowed: smaller ones, or rows in a .jsonl file"
+        message = f"the file has more than {WHOLE_LIMIT:,} bytes; allowed: smaller files, or rows in a .jsonl file"
         raise InputError(Fault(message, file=place))
     return content
 
@@ -265,7 +265,7 @@ def _entry(name: str, path: Path) -> CorpusFile:
     except OSError as error:
         raise InputError(_unreadable(error)) from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(Fault("not a regular file; allowed: files, no pipes or devices", file=str(path)))
+        raise InputError(Fault("not a regular file; allowed: files, not pipes or devices", file=str(path)))
     name = os.fsencode(name).decode(errors="replace")  # a name may be any bytes, a link is text
     return CorpusFile(name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 

@@ -1,4 +1,4 @@
-"""Domains of the web: which ones may be evidence, and how far each is believed. Nothing here asks a network."""
+"""Domains of the web: which may serve as evidence, and with what prior. Nothing here uses the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from yarl import URL
 from fcjax.core.checks import is_number
 from fcjax.core.errors import SettingsError
 
-_ALLOWED: Final = "a domain such as example.org, which stands for all that end in it"
+_ALLOWED: Final = "a domain such as example.org, which includes its subdomains"
 
 
 class Domains:
@@ -46,29 +46,29 @@ class Domains:
 
     @property
     def restricted(self) -> bool:
-        """Whether any link may be turned down."""
+        """Whether any link may be rejected."""
         return self.allow is not None or bool(self.deny)
 
     @property
     def name(self) -> str:
-        """What stands for the two lists in cache keys; the priors change no search."""
+        """The name of the two lists in cache keys; the priors do not affect searches."""
         lists = [None if self.allow is None else sorted(self.allow), sorted(self.deny)]
         return f"domains:{hashlib.sha256(json.dumps(lists).encode()).hexdigest()[:12]}"
 
     def admits(self, link: str | None) -> bool:
-        """Whether what stands under a link may be evidence."""
+        """Whether the page behind a link may be used as evidence."""
         names = _above(host(link))
         if any(name in self.deny for name in names):
             return False
         return self.allow is None or any(name in self.allow for name in names)
 
     def prior(self, link: str | None) -> float | None:
-        """The prior of what stands under a link; None where the table has none for it."""
+        """The prior of the page behind a link; None if the table has none for it."""
         return next((self.priors[name] for name in _above(host(link)) if name in self.priors), None)
 
 
 def host(link: str | None) -> str | None:
-    """The host that a link names, lower case and in Punycode; None where it names none."""
+    """The host of a link, in lower case and Punycode; None if it has none."""
     if not link:
         return None
     link = link.strip()
@@ -81,7 +81,7 @@ def host(link: str | None) -> str | None:
 
 
 def domain(given: Any, place: str) -> str:
-    """A domain as it is compared: lower case, Punycode, without dots or a star at its ends. Raises `SettingsError`."""
+    """A domain in its compared form: lower case, Punycode, no dots or star at its ends. Raises `SettingsError`."""
     text = given.strip().removeprefix("*.").strip(".") if isinstance(given, str) else ""
     try:
         name = URL.build(scheme="http", host=text).raw_host if text else None
@@ -100,13 +100,15 @@ def read_priors(path: str | os.PathLike[str]) -> dict[str, float]:
     place = Path(path)
     suffix = place.suffix.lower()
     if suffix not in _READERS:
-        raise SettingsError(f"{path}: priors are read from .toml, .json and .csv files; give it one of these endings")
+        raise SettingsError(
+            f"{path}: priors are read from .toml, .json and .csv files; rename it to end in one of these"
+        )
     try:
         table = _READERS[suffix](place.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"{path}: the priors cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error, RecursionError) as error:  # of JSON, TOML and UTF-8 alike
-        raise SettingsError(f"{path}: no table of priors ({error})") from error
+        raise SettingsError(f"{path}: not a valid table of priors ({error})") from error
     if isinstance(table, Mapping) and isinstance(table.get("priors"), Mapping):
         table = table["priors"]
     return _priors(table, os.fspath(path))
@@ -145,7 +147,7 @@ def _csv(text: str) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a domain stands in it twice")
+        raise ValueError("a domain occurs twice in it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The part of a long text that fits a query best."""
+"""The part of a long text that best matches a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIECE: Final = 500  # characters of a piece at most; an excerpt begins where on
 
 
 def excerpt(text: str, query: str, length: int = LENGTH) -> str:
-    """The stretch of `text`, of at most `length` characters, that has most of the query's words; the first of equals.
+    """The part of `text`, of at most `length` characters, with the most words of the query; on a tie, the first.
 
     A word counts the more, the fewer pieces of the text have it, and its repetitions count for less and less. Lines
     and sentences stay whole where they are short enough.

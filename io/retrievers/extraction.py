@@ -1,4 +1,4 @@
-"""The text of a document from the web: HTML, PDF or plain, in whatever encoding.
+"""The text of a document from the web: HTML, PDF or plain text, in any encoding.
 
 Everything here computes and may take seconds: call it in a thread.
 """
@@ -46,11 +46,11 @@ _NO_CHARSETS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "u
 
 
 class ExtractionError(ValueError):
-    """A document that no text can be taken from; the message says why."""
+    """A document from which no text can be extracted; the message says why."""
 
 
 def kind_of(content_type: str, head: bytes) -> str | None:
-    """What a document is, by its declared type (without parameters) and its first bytes; None for what has no text."""
+    """The kind of a document, by its declared type (without parameters) and first bytes; None if it has no text."""
     if head.lstrip()[:5] == b"%PDF-":
         return PDF
     if content_type == "application/pdf":
@@ -66,7 +66,7 @@ def kind_of(content_type: str, head: bytes) -> str | None:
 
 
 def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tuple[str, str | None]:
-    """The text of a document, and what is to be said of it, such as that it is behind a paywall.
+    """The text of a document, and a note on it, such as that it is behind a paywall.
 
     `charset` is the one of the HTTP header; `deadline` is in seconds of `time.monotonic`, for documents of many pages.
     Raises `ExtractionError`.
@@ -78,7 +78,7 @@ def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tup
         text, note = _html(decoded) if kind == HTML else (decoded, None)
     text = tidy(text)
     if not text:
-        raise ExtractionError("no text is in it" + (f" ({note})" if note else ""))
+        raise ExtractionError("it contains no text" + (f" ({note})" if note else ""))
     return text[:LONGEST], note
 
 
@@ -127,7 +127,7 @@ def _html(markup: str) -> tuple[str, str | None]:
     """The main text of a page; where that is not to be found, all of its text."""
     from trafilatura import extract, html2txt
 
-    note = "the page says that it is behind a paywall" if _PAID.search(markup) else None
+    note = "the page is marked as paywalled" if _PAID.search(markup) else None
     markup = markup.lstrip("\ufeff")
     markup = re.sub(r"\A\s*<\?xml[^>]*\?>", "", markup)  # lxml refuses texts that declare an encoding
     try:
@@ -158,7 +158,7 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
             raise ExtractionError("the PDF is encrypted")
         for number, page in enumerate(reader.pages):
             if number >= PDF_PAGES or length > LONGEST or time.monotonic() > deadline:
-                note = f"of the PDF, only the first {number} pages were read"
+                note = f"only the first {number} pages of the PDF were read"
                 break
             texts.append(page.extract_text() or "")
             length += len(texts[-1])
@@ -167,12 +167,12 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
     except Exception as error:  # damaged files make it raise nearly anything
         if not any(text.strip() for text in texts):
             raise ExtractionError(f"the PDF cannot be read ({type(error).__name__})") from error
-        note = f"of the PDF, only the first {len(texts)} pages could be read"
+        note = f"only the first {len(texts)} pages of the PDF could be read"
     return "\n\n".join(texts), note
 
 
 def tidy(text: str) -> str:
-    """Without control characters, halves of characters, and spaces beyond need."""
+    """The text without control characters, halves of characters and superfluous spaces."""
     text = _CONTROL.sub("", mended(text).replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
     text = re.sub(r"[^\S\n]+", " ", text)
     return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()

@@ -1,4 +1,4 @@
-"""An index of passages for BM25, in a folder that never changes once it is there and is read in place.
+"""An index of passages for BM25, in a folder that never changes once it is written and is read in place.
 
 bm25s computes what every word is worth in every passage; those columns are written as arrays and mapped into memory.
 To search is to add up a few of them, so nothing of bm25s is needed then, whose import takes a second.
@@ -39,7 +39,7 @@ _IMPORTING: Final = threading.Lock()
 
 
 class Draft:
-    """Passages on their way into a new index, in a folder beside its future place."""
+    """A new index under construction, in a folder next to its final place."""
 
     def __init__(self, folder: Path):
         self._folder = folder
@@ -52,11 +52,11 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """Passages so far."""
+        """The number of passages so far."""
         return len(self._texts)
 
     def write(self, passages: Iterable[Passage]) -> str:
-        """Take the passages in; returns the index's name, which stands for all that it finds."""
+        """Add the passages; returns the index's name, which identifies everything it finds."""
         self._draft.mkdir(parents=True)
         with open(self._draft / _PASSAGES, "wb") as stream:
             for passage in passages:
@@ -68,7 +68,7 @@ class Draft:
         return self._digest.hexdigest()[:32]
 
     def finish(self, name: str) -> None:
-        """Compute the index and put it into its place, whole or not at all."""
+        """Compute the index and move it to its final place, completely or not at all."""
         bm25 = _bm25s().BM25(k1=K1, b=B, method="lucene", csc_backend="numpy")
         vocabulary = self._numbers or {"": 0}
         bm25.index((self._texts, vocabulary), create_empty_token=False, show_progress=False)
@@ -107,7 +107,7 @@ class Index:
         about = json.loads((path / _ABOUT).read_text())
         sizes = {name: (path / name).stat().st_size for name in about["bytes"]}
         if about["format"] != FORMAT or sizes != about["bytes"]:
-            raise ValueError(f"{path} holds no whole index of format {FORMAT}")
+            raise ValueError(f"{path} does not contain a complete index of format {FORMAT}")
         self.size: int = about["passages"]
         arrays: Any = (np.load(path / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in _ARRAYS)
         self._worth, self._having, self._starts, self._places = map(np.asarray, arrays)
@@ -117,14 +117,14 @@ class Index:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """The index at `path`; None where there is none, or none that is whole."""
+        """The index at `path`; None if there is none, or an incomplete one."""
         try:
             return cls(path)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def best(self, query: str, k: int) -> list[int]:
-        """The numbers of the `k` passages that fit a query best, the best first, of equals the first.
+        """The numbers of the `k` passages that best match a query, the best first; on a tie, the earlier one.
 
         A passage's score is that of BM25 with each word of the query weighted by its idf once more: claims are whole
         sentences, and this does in any language what a list of stop words does in one. Who shares no word is not found.

@@ -1,4 +1,4 @@
-"""Evidence from documents of one's own: a folder or a file, searched by words, without a network."""
+"""Evidence from your own documents: a folder or a file, searched by words, without a network."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LocalCorpus:
         folder = (Path(index) if index is not None else default_folder()).resolve()
         if folder.is_relative_to(place) and not any(part[0] == "." for part in folder.relative_to(place).parts):
             raise SettingsError(
-                f"index is {str(folder)!r}, inside of the corpus; name a hidden folder, or one elsewhere"
+                f"index is {str(folder)!r}, inside the corpus; choose a hidden folder, or one elsewhere"
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class LocalCorpus:
         except InputError:
             raise
         except OSError as error:
-            message = f"{folder}: no index can be kept there ({error.strerror or error}); name another folder for it"
+            message = f"{folder}: cannot keep an index there ({error.strerror or error}); choose another folder"
             raise OutputError(message) from error
 
     @property
@@ -81,16 +81,16 @@ class LocalCorpus:
         return self._name
 
     async def search(self, query: str, k: int) -> Found | Failure:
-        """The `k` best passages; none where no passage has a word of the query. The work is done in a thread."""
+        """The `k` best passages; empty if no passage has a word of the query. The work is done in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.find, query, k)
 
     def find(self, query: str, k: int) -> Found:
-        """`search`, here and now."""
+        """The same as `search`, but synchronous."""
         check_number("k", k, 1, whole=True)
         return tuple(self._index.passage(number) for number in self._index.best(query, k))
 
     async def close(self) -> None:
-        """Let go of the index; a second time does nothing."""
+        """Release the index; a second call does nothing."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
         self._index.close()
 
@@ -138,7 +138,7 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
         if old and old["name"] != name:
             _forget(folder, old["name"])
         return index, name, faults
-    raise InputError(Fault("its files change while they are read; wait until they are all written", file=str(place)))
+    raise InputError(Fault("its files change while they are being read; wait until they are complete", file=str(place)))
 
 
 def _state(files: list[CorpusFile]) -> list[Any]:

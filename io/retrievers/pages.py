@@ -1,4 +1,4 @@
-"""Pages of the web: a link in, the part of its text that fits a query out, or why there is none.
+"""Pages of the web: a link in, the part of the page's text that best matches a query out, or why there is none.
 
 The links come from strangers, so nothing behind our own wall is reached by them (see `addresses`), and neither size,
 time, redirects nor a document's inside can cost more than a page is worth.
@@ -38,19 +38,19 @@ VERSION: Final = 2
 _KEPT: Final = 64  # documents in memory: the next query is mostly about the same subject
 _THREADS: Final = 2  # documents that are being extracted at once
 _SHUT: Final = {
-    401: "it wants a login",
+    401: "it requires a login",
     402: "it is behind a paywall",
-    403: "it does not let programs in",
-    407: "a proxy wants a login",
-    429: "it is asked too often",
-    451: "it is withheld for legal reasons",
+    403: "it blocks automated access",
+    407: "a proxy requires a login",
+    429: "it has received too many requests",
+    451: "it is unavailable for legal reasons",
 }
 _PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says about a query. `link` is where it was found in the end; `note` what is missing of it."""
+    """What a page says about a query. `link` is its final address; `note` says what is missing."""
 
     link: str
     text: str
@@ -85,7 +85,7 @@ _USUAL: Final = PageLimits()
 
 
 class PageReader:
-    """Reads pages. Use it in one event loop, and close it in the same; then another may have it.
+    """Reads pages. Use and close it in the same event loop; another may use it afterwards.
 
     `private` are networks that may be reached although they are not public, such as `10.20.0.0/16` for an intranet.
     A proxy of the environment is not used: behind one, names are resolved out of our sight, and the guard would only
@@ -110,7 +110,7 @@ class PageReader:
         check_number("length", length, 100, LENGTH, whole=True)
         check_number("concurrency", concurrency, 1, whole=True)
         if proxy is not None and URL(proxy).scheme not in ("http", "https"):
-            raise SettingsError("proxy is not a URL; allowed: one that begins with http:// or https://")
+            raise SettingsError("proxy is not a URL; allowed: a URL beginning with http:// or https://")
         self._length, self._limits, self._proxy = length, limits or _USUAL, proxy
         self._guard = Guard.letting(private)
         self._agent = user_agent or f"Mozilla/5.0 (compatible; {our_name()})"
@@ -123,14 +123,14 @@ class PageReader:
 
     @property
     def name(self) -> str:
-        """What stands for the reader in cache keys: all that changes the text of a page."""
+        """The reader's name in cache keys, with everything that affects the text of a page."""
         limits = ((name, getattr(self._limits, name)) for name in ("size", "pdf_size", "redirects"))
         changed = [f"{name}={limit}" for name, limit in limits if limit != getattr(_USUAL, name)]
         changed += [f"private={network}" for network in self._guard.private]
         return ",".join([f"pages/{VERSION}", f"{self._length}", *changed])
 
     async def read(self, link: str, query: str) -> Page | Failure:
-        """The part of a page that fits `query` best, or why there is none. Never raises on account of a page.
+        """The part of a page that best matches `query`, or why there is none. A page that fails raises nothing.
 
         Kinds of failure: `private` (the guard refused), `bad_link`, `shut` (a login, a paywall, no programs),
         `not_found`, `unsupported` (no document with text), `too_large`, `redirects`, `unreadable`, `timeout`,
@@ -144,7 +144,7 @@ class PageReader:
         return Page(found.link, best, found.note)
 
     async def close(self) -> None:
-        """End what is being read."""
+        """Stop all reads in progress."""
         await self._read.close()
         if self._session is not None:
             await self._session.close()
@@ -162,7 +162,7 @@ class PageReader:
             async with self._slots, asyncio.timeout(self._limits.total):
                 fetched = await self._fetched(link)
         except TimeoutError:
-            return Failure("timeout", f"the page did not come within {self._limits.total:g} s", 1)
+            return Failure("timeout", f"the page did not load within {self._limits.total:g} s", 1)
         if isinstance(fetched, Failure):
             return fetched
         deadline = time.monotonic() + self._limits.extraction
@@ -170,11 +170,11 @@ class PageReader:
             async with self._extracting, asyncio.timeout(self._limits.extraction + 1.0):
                 text, note = await _in_thread(lambda: text_of(fetched.kind, fetched.body, fetched.charset, deadline))
         except TimeoutError:
-            return Failure("timeout", f"taking the text out took over {self._limits.extraction:g} s", 1)
+            return Failure("timeout", f"extracting the text took over {self._limits.extraction:g} s", 1)
         except ExtractionError as error:
             return Failure("unreadable", str(error), 1)
         except Exception as error:  # a stranger's document met a fault of a library: that page's loss
-            return Failure("unreadable", f"taking the text out failed ({type(error).__name__})", 1)
+            return Failure("unreadable", f"extracting the text failed ({type(error).__name__})", 1)
         if fetched.cut:
             note = "; ".join(filter(None, (note, f"only the first {self._limits.size:,} bytes were read")))
         return Page(fetched.link, text, note)
@@ -223,12 +223,12 @@ class PageReader:
                     return _trouble(response)
                 return await self._body(response)
         except (aiohttp.InvalidURL, UnicodeError):
-            return Refused("bad_link", "its host is written in a way that is not used")
+            return Refused("bad_link", "its host name is malformed")
         except aiohttp.ClientHttpProxyError as error:
             return Refused("connection", f"the proxy refused (HTTP {error.status})")
         except aiohttp.ClientConnectorError as error:
             if error.os_error.errno == REFUSED:
-                return Refused("private", f"{url.host} is not at an address of the public internet")
+                return Refused("private", f"{url.host} is not on the public internet")
             return read_exception(error)
         except Exception as error:
             return read_exception(error)
@@ -291,7 +291,7 @@ def _trouble(response: aiohttp.ClientResponse) -> Again | Refused:
 
 
 async def _in_thread(do: Callable[[], Result]) -> Result:
-    """What `do` returns in a thread of its own.
+    """The result of `do`, run in its own thread.
 
     It is a daemon: a document that a parser does not get over is given up, and must not keep the program from ending.
     """

@@ -1,4 +1,4 @@
-"""Google's results by way of Serper (serper.dev), with the text of the pages that they name."""
+"""Google's results through Serper (serper.dev), with the text of the pages they link to."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _VERSION: Final = 2  # counts up when the same results would give other passages
 _PRICED_ALIKE: Final = 10  # results that cost no more than one
 _MOST: Final = 100
 _REMEDIES: Final = {
-    "unauthorized": "set SERPER_API_KEY to a key that serper.dev knows",
-    "forbidden": "set SERPER_API_KEY to a key that serper.dev knows",
+    "unauthorized": "set SERPER_API_KEY to a key that serper.dev accepts",
+    "forbidden": "set SERPER_API_KEY to a key that serper.dev accepts",
     "quota": "the account at serper.dev has no credit left",
     "not_found": "check the base URL",
 }
@@ -62,9 +62,9 @@ class Serper:
     ):
         key = (os.environ.get("SERPER_API_KEY", "") if key is None else key).strip()
         if not key and not replay:
-            raise SettingsError("no key for Serper; set SERPER_API_KEY to the one that serper.dev gave you")
+            raise SettingsError("no key for Serper; set SERPER_API_KEY to your serper.dev key")
         if not (key.isascii() and key.isprintable() and " " not in key):
-            raise SettingsError("the key for Serper holds characters that no key has; set SERPER_API_KEY anew")
+            raise SettingsError("the key for Serper contains invalid characters; set SERPER_API_KEY again")
         for name, value in (("country", country), ("language", language)):
             if value is not None and not (value.isascii() and value.replace("-", "").isalpha() and len(value) <= 10):
                 raise SettingsError(f"{name} is {value!r:.60}; allowed: a code such as 'de'")
@@ -86,7 +86,7 @@ class Serper:
 
     @property
     def name(self) -> str:
-        """What stands for the source in cache keys: all that changes what it finds, and not the key."""
+        """The source's name in cache keys, with everything that affects its results, but without the key."""
         parts = [f"serper/{_VERSION}"]
         parts += [self._api.base_url] if self._api.base_url != SERPER else []
         parts += [f"{name}={value}" for name, value in self._where.items()]
@@ -96,14 +96,14 @@ class Serper:
 
     @property
     def sent(self) -> int:
-        """Calls on the wire so far, pages aside."""
+        """The number of calls sent so far, not counting pages."""
         return self._api.sent
 
     async def search(self, query: str, k: int) -> Found | Failure:
         """The `k` best passages, 100 at most; an answer box comes first, a knowledge graph's entry last."""
         check_number("k", k, 1, whole=True)
         if self._replay:
-            return Failure("replay_miss", "a replay sends nothing")
+            return Failure("replay_miss", "a replay sends no requests")
         if not query.strip():
             return Failure("invalid_request", "the query is empty")
         # Results that are passed over have others behind them at no further cost.
@@ -191,7 +191,7 @@ def _judge(status: int, document: Any) -> Again | Refused | None:
     if isinstance(message, str) and status in (401, 403):
         return Refused("unauthorized", words)
     if status == 200:
-        return Again("unreadable", words if message else "HTTP 200 with an object that is not a page of results")
+        return Again("unreadable", words if message else "HTTP 200 with an object that is not a results page")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Which addresses of the web may be reached: a search result must not make us ask the machines behind our own wall.
+"""Which addresses may be reached: a search result must not send requests to machines on the private network.
 
 The guard sits where sockets are made, so what is checked is the very address that is connected to, whatever led there:
 a name and its DNS, a redirect, an odd spelling such as `0x7f000001`.
@@ -43,13 +43,13 @@ class LinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Refuses addresses that are not of the public internet, but for those in `private`."""
+    """Refuses addresses that are not on the public internet, except those in `private`."""
 
     private: tuple[Network, ...] = ()
 
     @classmethod
     def letting(cls, private: Iterable[str]) -> Guard:
-        """A guard that lets some networks pass, such as `10.20.0.0/16` for an intranet. Raises `SettingsError`."""
+        """A guard that admits some networks, such as `10.20.0.0/16` for an intranet. Raises `SettingsError`."""
         try:
             return cls(tuple(map(ip_network, private)))
         except ValueError as error:
@@ -67,7 +67,7 @@ class Guard:
         """
         family, kind, protocol, _, place = info
         if not self.admits(ip_address(place[0])):
-            raise OSError(REFUSED, f"{place[0]} is not an address of the public internet")
+            raise OSError(REFUSED, f"{place[0]} is not an address on the public internet")
         return socket.socket(family=family, type=kind, proto=protocol)
 
     def check(self, link: str) -> URL:
@@ -78,16 +78,16 @@ class Guard:
         except (ValueError, TypeError) as error:
             raise LinkError(f"{link!r:.200} is not a URL ({error})") from error
         if scheme not in ("http", "https"):
-            raise LinkError(f"{link!r:.200} is not the link of a web page; allowed: http and https")
+            raise LinkError(f"{link!r:.200} is not the address of a web page; allowed: http and https")
         address = literal(host or "")
         if not host or port == 0 or (address is None and not _HOST.fullmatch(host)):
-            raise LinkError(f"{link!r:.200} names no host that can be reached")
+            raise LinkError(f"{link!r:.200} does not name a reachable host")
         if url.raw_user is not None or url.raw_password is not None:
-            raise LinkError(f"the link to {host} carries a user name or password; allowed: links without")
+            raise LinkError(f"the link to {host} contains a user name or password; allowed: links without them")
         if address is not None and not self.admits(address):
-            raise LinkError(f"{host} is not an address of the public internet", "private")
+            raise LinkError(f"{host} is not an address on the public internet", "private")
         if address is None and _is_local_name(host) and not self.private:
-            raise LinkError(f"{host} is a name of a private network", "private")
+            raise LinkError(f"{host} is the name of a private network", "private")
         return url
 
 

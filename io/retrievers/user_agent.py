@@ -1,4 +1,4 @@
-"""How our programs name themselves to the servers of others."""
+"""The User-Agent that fcjax sends to servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 
 @cache
 def user_agent() -> str:
-    """Name, version and, where the package has one, the project's page, as the etiquette of public APIs wants it."""
+    """Name, version and, if there is one, the project's page, as the etiquette of public APIs asks for."""
     try:
         about = metadata("fcjax")
     except PackageNotFoundError:  # run from the source tree

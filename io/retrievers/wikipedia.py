@@ -1,4 +1,4 @@
-"""Wikipedia by its API: the articles that fit a query, and the part of each that fits it best.
+"""Wikipedia through its API: the articles that match a query, and the best-matching part of each.
 
 One call finds the articles and one more for each gets its text, since the API gives whole texts one at a time. The
 etiquette of Wikimedia is kept: a User-Agent that names us, few calls at once, and waiting where the servers lag.
@@ -87,13 +87,13 @@ class Wikipedia:
 
     @property
     def name(self) -> str:
-        """What stands for the source in cache keys: all that changes what it finds."""
+        """The source's name in cache keys, with everything that affects its results."""
         place = f" {self._api.base_url}" if self._elsewhere else ""
         return f"wikipedia/{_VERSION}:{self._language}:{self._length}{place}"
 
     @property
     def sent(self) -> int:
-        """Calls on the wire so far."""
+        """The number of calls sent so far."""
         return self._api.sent
 
     async def search(self, query: str, k: int) -> Found | Failure:
@@ -148,7 +148,7 @@ class Wikipedia:
         pages = _pages(document)
         texts = [text for page in pages if isinstance(text := page.get("extract"), str)]
         if not texts and not any(page.get("missing") for page in pages):
-            return Failure("unreadable", f"the article {number} comes without its text (the API's `extracts`)", 1)
+            return Failure("unreadable", f"article {number} came without its text (the API's `extracts`)", 1)
         return tidy("\n".join(texts))
 
 
@@ -186,7 +186,7 @@ def _judge(status: int, document: Any) -> Again | Refused | None:
     if not isinstance(error, dict):
         # Anything else than an answer would count as finding no evidence.
         if status == 200 and (_ANSWERS.isdisjoint(document) or not isinstance(_listed(document), list | None)):
-            return Again("unreadable", "HTTP 200 with an object that is not an answer of MediaWiki to a query")
+            return Again("unreadable", "HTTP 200 with an object that is not a MediaWiki query result")
         return None
     code = str(error.get("code"))
     words = f"HTTP {status}: {code}: {error.get('info')}"

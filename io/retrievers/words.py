@@ -1,4 +1,4 @@
-"""The words of a text as an index knows them, in any script, without naming a language.
+"""The words of a text as an index uses them, in any script, without knowing the language.
 
 They are the words of `core.words`, made alike where writers differ: letters lose their case, their width and the marks
 that are optional (accents, Hebrew points, Arabic vowel signs). In scripts without spaces, and in Korean, whose words

@@ -160,7 +160,7 @@ def test_prune_gives_space_back_while_a_run_goes_on(tmp_path):
 def test_prune_needs_a_condition(store):
     done = cache("prune", "--store", store)
     assert done.returncode == UNUSABLE
-    assert b"nothing says what to prune" in done.stderr
+    assert b"nothing is selected to prune" in done.stderr
     done = cache("prune", "--store", store, "--older", "3 months")
     assert done.returncode == UNUSABLE
     assert b"'3 months' is not an age; expected whole hours, days or weeks, such as 12h, 30d or 2w" in done.stderr
@@ -186,7 +186,7 @@ def test_export_never_writes_over_the_store(store):
     before = store.read_bytes()
     done = cache("export", "--store", store, store)
     assert (done.returncode, store.read_bytes()) == (UNUSABLE, before)
-    assert b"is the input itself" in done.stderr
+    assert b"is also the input" in done.stderr
 
 
 def test_export_to_standard_output(store):
@@ -311,29 +311,29 @@ def test_import_from_standard_input(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "the line is no JSON"),
+        ("{", "the line is not JSON"),
         ("[1]", "is a JSON list; allowed: an object"),
         ({}, "prompt is None; allowed: an object"),
         ({"kind": "page"}, "kind is 'page'; allowed: chat or search"),
         (HAND_MADE[1] | {"promt": 1}, "the fields promt are unknown"),
         (HAND_MADE[1] | {"key": "00"}, "leave the key out"),
-        (HAND_MADE[1] | {"answer": {}}, "answer does not fit"),
-        (HAND_MADE[1] | {"answer": {"found": [{"url": "x"}]}}, "answer does not fit"),
+        (HAND_MADE[1] | {"answer": {}}, "answer is invalid"),
+        (HAND_MADE[1] | {"answer": {"found": [{"url": "x"}]}}, "answer is invalid"),
         (HAND_MADE[1] | {"answer": {"found": [{"text": 3}]}}, "answer.found[0].text is 3; allowed: a string"),
-        (HAND_MADE[1] | {"answer": {"found": None}}, "answer does not fit"),
+        (HAND_MADE[1] | {"answer": {"found": None}}, "answer is invalid"),
         (HAND_MADE[1] | {"asked": {"retriever": "wiki", "query": "Rome?"}}, "the number k"),
         (HAND_MADE[1] | {"created": -1}, "created is -1; allowed"),
         (HAND_MADE[1] | {"status": 3}, "status is 3; allowed"),
-        (HAND_MADE[2] | {"answer": {"failed": "timeout"}}, "answer does not fit"),
+        (HAND_MADE[2] | {"answer": {"failed": "timeout"}}, "answer is invalid"),
         (HAND_MADE[0] | {"model": ""}, "model is ''; allowed"),
         (HAND_MADE[0] | {"answer": {"text": None}}, "answer.text is None; allowed: a string"),
-        (HAND_MADE[0] | {"answer": {"words": "x"}}, "answer does not fit"),
-        (HAND_MADE[0] | {"prompt": {"messages": "hello", "template": "t/1"}}, "allowed: pairs of a role"),
-        (HAND_MADE[0] | {"prompt": {"messages": [["user", 3]], "template": "t/1"}}, "allowed: pairs of a role"),
+        (HAND_MADE[0] | {"answer": {"words": "x"}}, "answer is invalid"),
+        (HAND_MADE[0] | {"prompt": {"messages": "hello", "template": "t/1"}}, "allowed: pairs of role"),
+        (HAND_MADE[0] | {"prompt": {"messages": [["user", 3]], "template": "t/1"}}, "allowed: pairs of role"),
         (HAND_MADE[0] | {"prompt": {"messages": []}}, "prompt.template is None"),
-        (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "seed": 1}}, "prompt does not fit"),
+        (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "seed": 1}}, "prompt is invalid"),
         (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "max_tokens": "9"}}, "prompt.max_tokens is '9'"),
-        (HAND_MADE[0] | {"template": "other/1"}, "template is 'other/1', and the prompt's is"),
+        (HAND_MADE[0] | {"template": "other/1"}, "template is 'other/1', but the prompt's is"),
     ],
 )
 def test_a_line_that_is_no_row_is_told_and_the_others_are_taken(tmp_path, line, message):
@@ -349,7 +349,7 @@ def test_faults_of_an_import_are_told(tmp_path):
     source = write(tmp_path / "rows.jsonl", [HAND_MADE[0], *["{"] * 30])
     done = cache("import", source, "--store", tmp_path / "s.sqlite")
     assert done.returncode == SOME_FAILED
-    assert f"error: {source}:2: the line is no JSON" in done.stderr.decode()
+    assert f"error: {source}:2: the line is not JSON" in done.stderr.decode()
     assert b"and 10 more" in done.stderr
     assert b"1 row added" in done.stdout
 
@@ -379,9 +379,9 @@ def test_searches_are_shown_and_pruned_by_kind(store, tmp_path):
 def test_no_store_is_told_and_none_is_made(tmp_path, command):
     done = cache(*command, "--store", tmp_path / "none.sqlite")
     assert done.returncode == UNUSABLE
-    assert b"none.sqlite: no store is there" in done.stderr
+    assert b"none.sqlite: there is no store there" in done.stderr
     (tmp_path / "notes.txt").write_text("hello, " * 100)
     done = cache(*command, "--store", tmp_path / "notes.txt")
     assert done.returncode == UNUSABLE
-    assert b"no SQLite database, so no store of fcjax" in done.stderr
+    assert b"not an SQLite database, so not an fcjax store" in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]

@@ -104,7 +104,7 @@ def test_replay_needs_no_server(run, source, server, tmp_path):
 def test_no_output_takes_the_place_of_the_corpus(run, source, server, tmp_path, options):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = run(source, *(tmp_path / option if option[0] != "-" else option for option in options))
-    assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True), done.stderr
+    assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True), done.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert server.calls == 0
 
@@ -224,7 +224,7 @@ def test_a_wording_of_ones_own(run, source, server, tmp_path):
             "--may-lose has no effect with --no-guard supported",
         ),
         (["-o", "out", "--refiner-price", "1", "1"], "--refiner-price has no effect without another model"),
-        (["-o", "out", "--replay", "--store", "nowhere"], "no store is there"),
+        (["-o", "out", "--replay", "--store", "nowhere"], "there is no store there"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, words, monkeypatch):

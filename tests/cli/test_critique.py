@@ -190,7 +190,7 @@ def test_results_stand_for_the_cases_beside_them(run, source, server, tmp_path):
         assert run(given, "-o", tmp_path / f"{name}.jsonl", *packed).returncode == OK
     assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
     done = run(out, "-o", out, "--cases", tmp_path / "other.jsonl", *packed)
-    assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True)
     (tmp_path / "out.cases.jsonl").unlink()
     done = run(out, "-o", tmp_path / "three.jsonl", *packed)
     assert (done.returncode, "are not in" in done.stderr.decode()) == (UNUSABLE, True)
@@ -320,15 +320,15 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
         ([], {}, "add -o OUT"),
         (["-o", "-", "--json"], {}, "both want standard output"),
         (["-o", "out", "--cases", "-", "--json"], {}, "both want standard output"),
-        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
+        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model given"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--retriever", "wikipedia"], {}, "--corpus has no effect with --retriever wikipedia"),
         (["-o", "out", "--retriever", "given"], {}, "--corpus has no effect with --retriever given"),
         (["-o", "out", "--template", "query=x.txt"], {}, "the stage query does not run; add --queries model"),
-        (["-o", "corpus.jsonl"], {}, "is the input itself"),
-        (["-o", "out", "--cases", "corpus.jsonl"], {}, "is the input itself"),
+        (["-o", "corpus.jsonl"], {}, "is also the input"),
+        (["-o", "out", "--cases", "corpus.jsonl"], {}, "is also the input"),
         (["-o", "out", "--deny-domain", "!"], {}, "--deny-domain has '!'; allowed: a domain"),
-        (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
+        (["-o", "out", "--replay", "--store", "nowhere"], {}, "there is no store there"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, env, words, monkeypatch):
@@ -362,7 +362,10 @@ def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server,
 def test_a_bare_response_without_a_source_of_evidence(server, source, tmp_path):
     done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", **settings(server, tmp_path))
     assert done.returncode == UNUSABLE
-    assert "look for evidence (name a retriever: --corpus or --retriever on the command line)" in done.stderr.decode()
+    assert (
+        "no retriever was given to search for evidence (--corpus or --retriever on the command line)"
+        in done.stderr.decode()
+    )
     done = fcjax("critique", source, "-o", tmp_path / "out.jsonl", "--stages", "atomize", **settings(server, tmp_path))
     assert done.returncode == SOME_FAILED
     assert {row["status"] for row in rows_in(tmp_path / "out.jsonl")} == {"stopped"}

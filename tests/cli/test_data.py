@@ -59,7 +59,10 @@ def test_bad_rows_are_told_and_left_out(tmp_path):
     out = tmp_path / "out.jsonl"
     done = run("factscore", source, "-o", out)
     assert done.exit_code == SOME_FAILED
-    assert f"fcjax: error: {source}:2: case 'factscore-in-2', output: output is missing; allowed: a text" in done.stderr
+    assert (
+        f"fcjax: error: {source}:2: case 'factscore-in-2', output: output is missing; allowed: a non-blank string"
+        in done.stderr
+    )
     assert "1 row skipped: the model gave no output" in done.stderr
     assert "field mood is not part of the format and is ignored (1 row)" in done.stderr
     assert f"2 cases in {out}, from 4 rows, 1 left out\n" == done.stdout

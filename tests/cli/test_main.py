@@ -101,7 +101,7 @@ def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path)
         ("score", tmp_path): "directory",
         ("score", write(tmp_path / "unready.jsonl", unready)): "the stage relate is missing",
         ("score", tmp_path / "binary"): "binary",
-        ("score", good, "-o", good): "is the input itself",
+        ("score", good, "-o", good): "is also the input",
         ("score", good, "-o", tmp_path / "no" / "out.jsonl"): "create the folder",
         ("score", good, "--k", "0"): "at least 1",
         ("score", good, "--memory", "lots"): "500M",
@@ -229,7 +229,7 @@ def test_no_command_writes_over_its_input(good, tmp_path):
         ("infer", model, "--evid", evidence, "-o", evidence),
     ):
         done = fcjax(*args)
-        assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True), args
+        assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True), args
     for args, stdin, stdout in (
         (("score", "-", "-o", good, "--overwrite"), good, None),
         (("convert", "-", good), good, None),
@@ -240,7 +240,7 @@ def test_no_command_writes_over_its_input(good, tmp_path):
             done = subprocess.run(
                 [SCRIPT, *map(str, args)], stdin=given, stdout=taken, stderr=subprocess.PIPE, check=False
             )
-        assert (done.returncode, b"is the input itself" in done.stderr) == (UNUSABLE, True), args
+        assert (done.returncode, b"is also the input" in done.stderr) == (UNUSABLE, True), args
     assert {file: file.read_bytes() for file in before} == before
 
 

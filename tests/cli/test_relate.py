@@ -44,7 +44,7 @@ def test_relate_never_writes_over_what_it_reads(run, source, server, tmp_path):
     store, before = tmp_path / "store.sqlite", source.read_bytes()
     for out in (source, store):
         done = run(source, "-o", out)
-        assert (done.returncode, "is the input itself" in done.stderr.decode()) == (UNUSABLE, True), out
+        assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True), out
     assert source.read_bytes() == before
     assert run(source, "-o", tmp_path / "again.jsonl", "--replay").returncode == OK  # the store is whole
 
@@ -153,11 +153,11 @@ def test_a_template_of_ones_own(run, source, server, tmp_path):
     [
         ([], {}, "add -o OUT"),
         (["-o", "-", "--json"], {}, "both want standard output"),
-        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model is named"),
+        (["-o", "out"], {"FCJAX_MODEL": ""}, "no model given"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--budget-dollars", "1"], {}, "price is unknown"),
         (["-o", "out", "--litellm"], {}, "add --model PROVIDER/NAME"),
-        (["-o", "out", "--replay", "--store", "nowhere"], {}, "no store is there"),
+        (["-o", "out", "--replay", "--store", "nowhere"], {}, "there is no store there"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(server, source, tmp_path, args, env, words):

@@ -305,7 +305,7 @@ def test_bad_cases_end_nothing(server):
     found = run(server, cases, settings=Settings(version="FR1"))
     assert [one.status for one in found] == ["ok", "invalid_input", "invalid_input"]
     assert found[1].reason == "line 2 is no JSON"
-    assert "allowed: an id that occurs once" in found[2].reason
+    assert "allowed: a unique id" in found[2].reason
 
 
 @pytest.mark.parametrize("version", ["FR1", "FR2", "FR3"])

@@ -174,7 +174,7 @@ def test_a_file_in_which_nothing_can_be_related_is_an_error(tmp_path):
     with ScriptedServer(judge) as server:
         with pytest.raises(InputError, match="stages atomize and retrieve are missing.*1 other row"):
             relate_file(source, tmp_path / "out.jsonl", client_of(server))
-        with pytest.raises(OutputError, match="is the input itself"):
+        with pytest.raises(OutputError, match="is also the input"):
             relate_file(source, source, client_of(server))
         with pytest.raises(OutputError, match="its folder does not exist"):
             relate_file(source, tmp_path / "nowhere" / "out.jsonl", client_of(server))

@@ -472,7 +472,7 @@ def test_faults_of_a_plan_are_named(tmp_path, text, words):
         (("model: s", "model: s, options: {model: x}"), "the model small: options.model is set"),
         (("[llm1]", "[{name: factcorrector, theta: 2}]"), "correctors[0].theta is 2; allowed: a number"),
         (("[llm1]", "[{name: critic, rounds: 0}]"), "correctors[0].rounds is 0"),
-        (("http://127.0.0.1:1/v1", "ftp://x"), "the model small: the base URL cannot be used"),
+        (("http://127.0.0.1:1/v1", "ftp://x"), "the model small: the base URL is invalid"),
     ],
 )  # fmt: skip
 def test_faults_are_raised_before_any_work(tmp_path, change, words):

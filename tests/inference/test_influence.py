@@ -176,7 +176,7 @@ def test_what_is_no_atom_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"atoms has 2 rows; allowed: one per graph \(1\)"):
         influences([graph], atoms=[["a"], ["a"]])
     for wrong in (["c"], ["a", "b"], "other"):
-        with pytest.raises(SettingsError, match="allowed: ids of atoms of the graph"):
+        with pytest.raises(SettingsError, match="allowed: ids of the graph's atoms"):
             influences([graph], atoms=[wrong])
     (copied,) = influences([replace(graph, aliases={"copy": "a"})], atoms=[["copy"]])
     assert copied.atoms == ("a",)

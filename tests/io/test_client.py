@@ -159,7 +159,7 @@ def test_trouble_that_lasts():
     with ScriptedServer(weather=["500"] * 9) as server:
         (failure,), stats = answers(server, [ask("one")], retry=replace(QUICK, attempts=3))
         assert (failure.kind, failure.attempts, server.calls) == ("server_error", 3, 3)
-    assert "HTTP 500: The server had an error; given up after 3 tries" in failure.reason
+    assert "HTTP 500: The server had an error; gave up after 3 attempts" in failure.reason
     assert stats.failed == {"server_error": 1}
 
 
@@ -182,7 +182,7 @@ def test_server_that_is_away():
         pass
     (failure,), _ = answers(server, [ask("one")], retry=replace(QUICK, attempts=2))
     assert failure.kind == "connection"
-    assert "no connection to 127.0.0.1" in failure.reason
+    assert "cannot connect to 127.0.0.1" in failure.reason
 
 
 def test_tls_to_a_server_that_has_none():
@@ -555,7 +555,7 @@ def test_budget_in_money_is_not_passed():
 def test_settings_that_contradict_each_other():
     endpoint = Endpoint("http://h", "m")
     for settings, words in (
-        ({"replay": True}, "a replay needs a store"),
+        ({"replay": True}, "a replay requires a store"),
         ({"budget": Budget(dollars=1)}, "price is unknown"),
         ({"window": 0}, "at least 1 prompt"),
         ({"concurrency": 0}, "at least 1"),

@@ -272,7 +272,7 @@ def test_wikicontradict(tmp_path):
     assert one.extra["other_answer"] == "700"
     assert (rows[1].faults[0].line, rows[1].faults[0].message) == (
         4,
-        "the line has 3 fields; allowed: 12, as the header has",
+        "the line has 3 fields; allowed: 12, as in the header",
     )
     packed = tmp_path / "wiki.csv.gz"
     packed.write_bytes(gzip.compress(TABLE.encode()))
@@ -332,7 +332,7 @@ def test_cases_are_valid_and_ids_unique(tmp_path, name):
 def test_a_repeated_id_is_a_fault(tmp_path):
     _, faults = read(read_eli5, tmp_path / "t.jsonl", THREAD, THREAD)
     assert faults[0][0] == 2
-    assert "t.jsonl:1; allowed: an id that occurs once" in faults[0][2]
+    assert "t.jsonl:1; allowed: a unique id" in faults[0][2]
 
 
 def test_files_of_one_name_are_labelled_by_their_folders(tmp_path):

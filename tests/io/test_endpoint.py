@@ -149,14 +149,14 @@ def test_options_that_only_sound_like_secrets_are_taken():
 def test_options_that_would_change_what_is_asked_are_refused(tmp_path, option):
     config = tmp_path / "endpoint.toml"
     config.write_text(f"[options]\nseed = 1\n{option} = 2\n")
-    with pytest.raises(SettingsError, match=rf"options\.{option} is set.*allowed: any other field than model, "):
+    with pytest.raises(SettingsError, match=rf"options\.{option} is set.*allowed: any field other than model, "):
         Endpoint.from_env("http://h", "m", config, env={})
 
 
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path):
     config = tmp_path / "endpoint.toml"
     config.write_text(f'api_key_env = "{KEY}"\n')
-    with pytest.raises(SettingsError, match="api_key_env names what is no name") as caught:
+    with pytest.raises(SettingsError, match="api_key_env names something that is not a variable name") as caught:
         Endpoint.from_env("http://h", "m", config, env={})
     assert KEY not in str(caught.value)
 
@@ -164,11 +164,11 @@ def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("api_key = 'sk-x'", "name the variable that holds it in api_key_env"),
+        ("api_key = 'sk-x'", "set api_key_env to the name of the variable that holds it"),
         ("url = 'http://h'", "'url' is unknown; allowed: base_url"),
-        ("model = 3", "model is 3; allowed: a text"),
-        ("options = 'x'", "allowed: a text, and a table for options"),
-        ("model =", "is no TOML"),
+        ("model = 3", "model is 3; allowed: a string"),
+        ("options = 'x'", "allowed: a string, or a table for options"),
+        ("model =", "is not valid TOML"),
     ],
 )
 def test_config_faults(tmp_path, text, words):
@@ -187,5 +187,5 @@ def test_config_that_is_missing(tmp_path):
 def test_what_is_missing_is_said():
     with pytest.raises(SettingsError, match="set OPENAI_BASE_URL or OPENAI_API_KEY"):
         Endpoint.from_env(model="m", env={})
-    with pytest.raises(SettingsError, match="no model is named; name one .--model., or set FCJAX_MODEL"):
+    with pytest.raises(SettingsError, match="no model given; specify one with --model, or set FCJAX_MODEL"):
         Endpoint.from_env("http://h", env={})

@@ -236,7 +236,7 @@ def test_only_a_failed_relation_may_lack_a_probability_or_a_type(value, says):
     field, message = the_fault(changed("relations[0].probability", value))
     assert field == "relations[0].probability"
     assert f"probability is {says}" in message
-    assert "beside the status of a failure" in message
+    assert "if the status is a failure" in message
     field, message = the_fault(changed("relations[0].type", value))
     assert field == "relations[0].type"
     assert message.startswith(f"type is {says}; allowed")
@@ -265,8 +265,8 @@ def test_only_a_failed_relation_may_lack_a_probability_or_a_type(value, says):
         ("atoms[1].text", 5, "atoms[1].text", "text is 5"),
         ("atoms[1].id", MISSING, "atoms[1].id", "id is missing; allowed: a non-empty string"),
         ("atoms[1].id", 1, "atoms[1].id", "id is 1; allowed: a non-empty string"),
-        ("atoms[1].id", "a0", "atoms[1].id", 'id is "a0", which another atom has; allowed: an id that occurs once'),
-        ("atoms[1].id", "c1", "atoms[1].id", 'id is "c1", which another context has'),
+        ("atoms[1].id", "a0", "atoms[1].id", 'id is "a0", already the id of another atom; allowed: a unique id'),
+        ("atoms[1].id", "c1", "atoms[1].id", 'id is "c1", already the id of another context'),
         ("atoms[1].label", 1, "atoms[1].label", "label is 1; allowed: a string, or null"),
         ("atoms[1].contexts", "c0", "atoms[1].contexts", 'contexts is "c0"; allowed: a list of context ids, or null'),
         ("atoms[1].contexts", ["c0", "c7"], "atoms[1].contexts[1]", 'the entry is "c7"; allowed: the id of one of the'),

@@ -124,7 +124,7 @@ def test_links_are_named_by_what_they_join(tmp_path):
         (lambda g: g.update(nodes=7), "nodes", "nodes is 7"),
         (lambda g: g["nodes"][0].update(type="claim"), "nodes[0].type", 'type is "claim"; allowed: "atom", "context"'),
         (lambda g: g["nodes"][0].pop("type"), "nodes[0].type", "type is missing"),
-        (lambda g: g["nodes"][2].update(id="c1"), "nodes[2].id", 'id is "c1", which another context has'),
+        (lambda g: g["nodes"][2].update(id="c1"), "nodes[2].id", 'id is "c1", already the id of another context'),
         (lambda g: g["nodes"][2].update(id=None), "nodes[2].id", "id is null"),
         (lambda g: g["nodes"][1].update(probability=1.5), "nodes[1].probability", "probability is 1.5; allowed: a num"),
         (lambda g: g["edges"][0].update({"to": "a9"}), "edges[0].target", 'target is "a9"; allowed: the id of an atom'),
@@ -242,7 +242,7 @@ def test_an_atom_with_a_prior_of_its_own_is_refused_by_name(tmp_path):
     assert done.written == 1
     (fault,) = done.faults
     assert (fault.file, fault.line, fault.case, fault.field) == (str(path), 2, "odd", "nodes[0].probability")
-    assert fault.message == "probability is 0.75; allowed: 0.5, the one prior that a case's atoms have"
+    assert fault.message == "probability is 0.75; allowed: 0.5, the prior that all atoms of a case share"
     assert convert(path, tmp_path / "cases.jsonl", atom_prior=0.75).written == 1
 
 
@@ -300,10 +300,10 @@ def test_a_conversion_leaves_bad_rows_out_and_says_so(tmp_path, target):
 def test_a_conversion_without_a_way_is_refused(tmp_path):
     path = tmp_path / "model.uai"
     path.write_text("MARKOV\n1\n2\n0\n")
-    with pytest.raises(SettingsError, match="uai cannot become cases"):
+    with pytest.raises(SettingsError, match="cannot convert uai to cases"):
         convert(path, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
     path = tmp_path / "cases.jsonl"
     path.write_text(json.dumps(CASE))
-    with pytest.raises(SettingsError, match="cases cannot become uai"):
+    with pytest.raises(SettingsError, match="cannot convert cases to uai"):
         convert(path, tmp_path / "out.uai", "uai")  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def test_a_truncated_gzip_gives_its_complete_lines_then_a_fault(tmp_path):
     assert len(good) > 1000
     assert last.fault is not None
     assert last.fault.line == len(good) + 1
-    assert "end in the middle" in last.fault.message
+    assert "the gzip data is cut off" in last.fault.message
 
 
 @pytest.mark.parametrize("place", [0.5, -8])  # within the data; their checksum
@@ -379,9 +379,9 @@ def test_a_missing_folder_and_a_folder_as_output_are_told(tmp_path):
         LineWriter(tmp_path / "none" / "out.jsonl")
     with pytest.raises(OutputError, match="create the folder first"):
         write_lines(tmp_path / "none" / "out.jsonl", [b"{}"])
-    with pytest.raises(OutputError, match="name a file in this folder"):
+    with pytest.raises(OutputError, match="choose a file in this folder"):
         LineWriter(tmp_path)
-    with pytest.raises(OutputError, match="name a file in this folder"):
+    with pytest.raises(OutputError, match="choose a file in this folder"):
         write_lines(tmp_path, [b"{}"])
 
 

@@ -64,7 +64,7 @@ def test_a_model_is_read_as_it_stands(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "line", "field", "says"),
     [
-        ("MARKOV", "BAYES", 2, None, "the network is a BAYES one; allowed: MARKOV"),
+        ("MARKOV", "BAYES", 2, None, "the network is of type BAYES; allowed: MARKOV"),
         ("MARKOV", "MRF", 2, None, "the file begins with 'MRF'; allowed: MARKOV"),
         ("2 2 2\n", "2 3 2\n", 4, "variable 1", "the variable has 3 states; allowed: 2"),
         ("2 2 2\n", "2 2 1\n", 4, "variable 2", "the variable has 1 states; allowed: 2"),
@@ -79,11 +79,11 @@ def test_a_model_is_read_as_it_stands(tmp_path):
         (" 3 0", " 3 nan", 15, "factor 1", "table entry 3 is nan"),
         (" 3 0", " 3 inf", 15, "factor 1", "table entry 3 is inf"),
         (" 3 0", " 3 one", 15, "factor 1", "table entry 3 is one"),
-        ("0 7\n", "0\n", 17, "factor 2", "the file ends where table entry 3 should stand"),
-        ("0 7\n", "0 7\n8\n", 18, None, "'8' stands after the end of the model; allowed: nothing more"),
+        ("0 7\n", "0\n", 17, "factor 2", "the file ends where table entry 3 is expected"),
+        ("0 7\n", "0 7\n8\n", 18, None, "'8' follows the end of the model; allowed: nothing more"),
         ("MARKOV\n3\n", "MARKOV\n-3\n", 3, None, "the number of variables is '-3'; allowed: a whole number from 0"),
         ("MARKOV\n3\n", "MARKOV\n" + "9" * 5000 + "\n", 3, None, "the number of variables is"),
-        ("0.75", "0.75²", 11, None, "the line has signs that are not ASCII"),
+        ("0.75", "0.75²", 11, None, "the line contains non-ASCII characters"),
     ],
 )
 def test_what_is_wider_or_wrong_is_refused_by_name(tmp_path, old, new, line, field, says):
@@ -95,9 +95,7 @@ def test_what_is_wider_or_wrong_is_refused_by_name(tmp_path, old, new, line, fie
 
 def test_an_empty_model_file_is_told(tmp_path):
     assert "empty" in the_fault(saved(tmp_path, "")).message
-    assert (
-        "the file ends where the word MARKOV should stand" in the_fault(saved(tmp_path, "c only a comment\n")).message
-    )
+    assert "the file ends where the word MARKOV is expected" in the_fault(saved(tmp_path, "c only a comment\n")).message
 
 
 # Names
@@ -156,8 +154,8 @@ def test_both_styles_of_evidence_are_read(tmp_path, text, expected):
         ("1 3 0", "an observed variable is '3'; allowed: a whole number from 0 to 2"),
         ("1 1 2", "variable 1: the observed state is '2'; allowed: a whole number from 0 to 1"),
         ("2 1 0 1 1", "variable 1: the variable is observed twice"),
-        ("2 1 0", "the file ends where an observed variable should stand"),
-        ("1 1 0 2 0", "'2' stands after the end"),
+        ("2 1 0", "the file ends where an observed variable is expected"),
+        ("1 1 0 2 0", "'2' follows the end"),
     ],
 )
 def test_evidence_that_does_not_fit_is_told(tmp_path, text, says):

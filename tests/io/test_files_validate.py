@@ -74,7 +74,7 @@ def test_every_fault_of_every_row_is_listed_with_its_place(tmp_path):
     ]
     assert str(found[2]) == (
         f"{path}:2: case 'y', relations[0].probability: probability is 1.2; "
-        "allowed: a number from 0 to 1, or null beside the status of a failure"
+        "allowed: a number from 0 to 1, or null if the status is a failure"
     )
 
 
@@ -82,7 +82,7 @@ def test_two_cases_with_one_id_are_a_fault(tmp_path):
     path = lines(tmp_path / "cases.jsonl", CASE, CASE | {"id": "y"}, CASE)
     (fault,) = faults(path)
     assert (fault.line, fault.case, fault.field) == (3, "x", "id")
-    assert fault.message == 'id is "x", as in row 1; allowed: an id that occurs once'
+    assert fault.message == 'id is "x", as in row 1; allowed: a unique id'
 
 
 @pytest.mark.parametrize("broken", ["{", '{"id": 0, broken', '{"atoms": 3}'])
@@ -164,8 +164,8 @@ def test_what_score_refuses_is_told_and_nothing_else(tmp_path):
         ({"measures": []}, "measures", "measures is a list"),
         ({"atoms": 1}, "atoms", "atoms is 1; allowed: a list of objects"),
         ({"atoms": [{"id": "a", "p": 1.1}]}, "atoms[0].p", "p is 1.1; allowed: a number from 0 to 1, or null"),
-        ({"atoms": [{"id": "a", "p": 0.5, "lower": 0.6}]}, "atoms[0].p", "p is 0.5, outside of lower 0.6 and upper"),
-        ({"atoms": [{"id": "a", "p": 0.5, "lower": 0.4, "upper": 0.45}]}, "atoms[0].p", "p is 0.5, outside"),
+        ({"atoms": [{"id": "a", "p": 0.5, "lower": 0.6}]}, "atoms[0].p", "p is 0.5, not between lower 0.6 and upper"),
+        ({"atoms": [{"id": "a", "p": 0.5, "lower": 0.4, "upper": 0.45}]}, "atoms[0].p", "p is 0.5, not between"),
         ({"atoms": [{"id": "a", "label": "S"}]}, "atoms[0].label", 'label is "S"; allowed: "supported", "refuted"'),
         ({"atoms": [{"id": "a", "status": "?"}]}, "atoms[0].status", 'status is "?"'),
         ({"atoms": [{"p": 0.5}]}, "atoms[0].id", "id is missing"),

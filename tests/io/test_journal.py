@@ -101,7 +101,7 @@ def test_another_runs_journal_is_refused_and_left_alone(path):
 @pytest.mark.parametrize("content", [b"precious\n", b"precious", b"{}\n", b"\n"])
 def test_what_is_no_journal_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
-    with pytest.raises(OutputError, match=r"is not the journal of a run.*; move it away, or name another output"):
+    with pytest.raises(OutputError, match=r"is not a run's journal.*; move it, or choose another output"):
         Journal(path, "a run")
     assert path.read_bytes() == content
 

@@ -419,10 +419,10 @@ def test_the_index_is_kept_in_the_users_cache(folder, tmp_path, monkeypatch):
 
 
 def test_places_where_no_index_can_be_are_refused(folder):
-    with pytest.raises(SettingsError, match="inside of the corpus"):
+    with pytest.raises(SettingsError, match="inside the corpus"):
         opened(folder, index=folder / "index")
     titanic = written(folder.parent, {"titanic": "a file"}) / "titanic"
-    with pytest.raises(OutputError, match="no index can be kept"):
+    with pytest.raises(OutputError, match="cannot keep an index"):
         opened(folder, index=titanic / "index")
     with pytest.raises(SettingsError, match="chunk is 10"):
         opened(folder, chunk=10)

@@ -22,7 +22,10 @@ with locked(sys.argv[1]):
 
 
 def refused(out):
-    with pytest.raises(OutputError, match="another run is writing to it; wait for it, or stop it"), locked(out):
+    with (
+        pytest.raises(OutputError, match="another run is writing to it; wait until that run ends, or stop it"),
+        locked(out),
+    ):
         pass
 
 

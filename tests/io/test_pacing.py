@@ -143,7 +143,7 @@ def test_first_come_first_served():
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_odd_rates_are_refused(value):
-    with pytest.raises(SettingsError, match="a minute"):
+    with pytest.raises(SettingsError, match="per minute"):
         RateLimit(requests=value)
 
 

@@ -114,7 +114,7 @@ def test_keys_of_the_environment_stay_out_of_reasons(monkeypatch):
 
 
 def test_a_model_without_a_provider_is_told():
-    with pytest.raises(SettingsError, match="'nosuch' names no provider; allowed: PROVIDER/MODEL"):
+    with pytest.raises(SettingsError, match="'nosuch' does not name a provider; allowed: PROVIDER/MODEL"):
         LitellmTransport("nosuch")
 
 

@@ -526,10 +526,10 @@ def spoilt_store(path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: path.write_text("id,text\n1,hello\n"), "no SQLite database, so no store of fcjax"),
-        (lambda path: path.write_bytes(b"\x1f\x8b" + bytes(9000)), "no SQLite database, so no store of fcjax"),
-        (other_database, "a database of another program, so no store of fcjax"),
-        (newer_store, "a store of format 99; this fcjax reads format 1; upgrade it"),
+        (lambda path: path.write_text("id,text\n1,hello\n"), "not an SQLite database, so not an fcjax store"),
+        (lambda path: path.write_bytes(b"\x1f\x8b" + bytes(9000)), "not an SQLite database, so not an fcjax store"),
+        (other_database, "a database of another program, so not an fcjax store"),
+        (newer_store, "the store has format 99, but this fcjax reads format 1; upgrade fcjax"),
         (spoilt_store, "the store is damaged .*; move it away"),
     ],
     ids=["text", "binary", "database", "newer", "spoilt"],
@@ -574,14 +574,14 @@ def test_a_spoilt_page_spoils_its_own_rows_only(path):
 
 
 def test_a_missing_store_is_not_made_for_reading(path):
-    with pytest.raises(InputError, match="no store is there"):
+    with pytest.raises(InputError, match="there is no store there"):
         Store.open(path, readonly=True)
     assert not path.parent.exists()
 
 
 def test_a_place_where_no_file_can_be_is_told(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="no store can be made there"):
+    with pytest.raises(OutputError, match="cannot create a store there"):
         Store.open(tmp_path / "file" / "store.sqlite")
     with pytest.raises(OutputError, match="the store cannot be opened"):
         Store.open(tmp_path)
@@ -599,7 +599,7 @@ def test_reading_only_reads(path):
 
     async def use(store):
         assert await store.get(key(ask())) == YES
-        with pytest.raises(RuntimeError, match="opened for reading only"):
+        with pytest.raises(RuntimeError, match="opened read-only"):
             await put(store, ask("2"), YES)
 
     with_store(path, use, readonly=True)

@@ -190,8 +190,8 @@ def test_a_hit_with_neither_text_nor_snippet_is_no_evidence():
         (400, {"message": f"Missing query for {KEY}"}, "invalid_request", 1, "Missing query"),
         (404, {"message": "Not found"}, "not_found", 1, "base URL"),
         (302, b"", "not_found", 1, "moved"),
-        (429, {"message": "Too many requests"}, "rate_limit", 3, "given up after 3 tries"),
-        (503, b"", "overloaded", 3, "given up after 3 tries"),
+        (429, {"message": "Too many requests"}, "rate_limit", 3, "gave up after 3 attempts"),
+        (503, b"", "overloaded", 3, "gave up after 3 attempts"),
         (500, f"key {KEY} {'x' * 500}".encode(), "server_error", 3, "HTTP 500"),
         (200, b"<html>captive portal</html>", "unreadable", 3, "captive portal"),
         (200, b"[]", "unreadable", 3, "JSON object"),
@@ -278,7 +278,7 @@ def test_the_key_is_demanded_checked_and_shown_nowhere(monkeypatch):
     monkeypatch.delenv("SERPER_API_KEY", raising=False)
     with pytest.raises(SettingsError, match="set SERPER_API_KEY"):
         Serper()
-    with pytest.raises(SettingsError, match="SERPER_API_KEY anew") as caught:
+    with pytest.raises(SettingsError, match="SERPER_API_KEY again") as caught:
         Serper(f"{KEY} \n{KEY}")
     assert KEY not in str(caught.value)
     monkeypatch.setenv("SERPER_API_KEY", KEY)

@@ -67,7 +67,7 @@ def test_no_folder_that_can_be_written(fresh, tmp_path, caplog) -> None:
     assert (module.half(6.0), module.double(3.0)) == (3.0, 6.0)
     (warning,) = caplog.records
     assert str(tmp_path / "__pycache__") in warning.getMessage()
-    assert "set NUMBA_CACHE_DIR to a folder that can be written" in warning.getMessage()
+    assert "set NUMBA_CACHE_DIR to a writable folder" in warning.getMessage()
 
 
 def test_no_home_folder_at_all(fresh, tmp_path, caplog) -> None:

@@ -150,7 +150,7 @@ def test_what_nobody_can_correct_is_an_error_before_any_work(server, tmp_path):
         correct_file(source, tmp_path / "out.jsonl", method_of(server))
     bare = Critic(client_of(server))
     source = write(tmp_path / "in.jsonl", model.case(1))
-    with pytest.raises(InputError, match="no way to look for evidence"):
+    with pytest.raises(InputError, match="no retriever was given to search for evidence"):
         correct_file(source, tmp_path / "out.jsonl", Corrector(bare))
     correct_file(source, tmp_path / "out.jsonl", LLM1(Critic(client_of(server))))  # it needs no evidence
     assert rows_in(tmp_path / "out.jsonl")[0]["changed"]
@@ -271,7 +271,7 @@ def test_a_journal_of_another_run_is_not_written_over(server, source, tmp_path):
             correct_file(source, out, method_of(server, **other))
     correct_file(source, out, method_of(server, rounds=2), overwrite=True)
     assert len(rows_in(out)) == TOWNS
-    with pytest.raises(OutputError, match="is the input itself"):
+    with pytest.raises(OutputError, match="is also the input"):
         correct_file(source, source, method_of(server))
     with pytest.raises(OutputError, match="same file"):
         correct_file(source, out, method_of(server), cases_out=out)

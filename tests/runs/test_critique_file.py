@@ -300,12 +300,12 @@ def test_only_one_run_at_a_time_writes_to_a_file(server, source, tmp_path):
 def test_a_file_in_which_nothing_can_be_done_is_an_error_before_any_work(server, tmp_path):
     out = tmp_path / "out.jsonl"
     source = write(tmp_path / "in.jsonl", {"id": "x", "query": "?"}, "{", {"id": "y"})
-    with pytest.raises(InputError, match=r"in.jsonl:1: case 'x': .*add one of them \(and so it is with 2 other rows\)"):
+    with pytest.raises(InputError, match=r"in.jsonl:1: case 'x': .*add one of them \(and likewise for 2 other rows\)"):
         critique_file(source, out, critic_of(server))
     bare = write(tmp_path / "bare.jsonl", model.case(1))
-    with pytest.raises(InputError, match="name a retriever"):
+    with pytest.raises(InputError, match="no retriever was given"):
         critique_file(bare, out, Critic(client_of(server)))
-    with pytest.raises(InputError, match="name a model"):
+    with pytest.raises(InputError, match="no model was given"):
         critique_file(bare, out, Critic(retrieve=shelf()))
     with pytest.raises(InputError, match="no such file"):
         critique_file(tmp_path / "none.jsonl", out, critic_of(server))
@@ -318,8 +318,8 @@ def test_places_that_cannot_be_written_are_told_before_any_work(server, source, 
         with pytest.raises(OutputError, match=words):
             critique_file(source, out, critic_of(server), **more)
 
-    tries(source, "is the input itself")
-    tries(tmp_path / "out.jsonl", "is the input itself", cases_out=source)
+    tries(source, "is also the input")
+    tries(tmp_path / "out.jsonl", "is also the input", cases_out=source)
     tries(tmp_path / "out.jsonl", "cannot go to the same file", cases_out=tmp_path / "out.jsonl")
     tries("-", "cannot go to the same file", cases_out="-")
     tries(tmp_path / "nowhere" / "out.jsonl", "does not exist")

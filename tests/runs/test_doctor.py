@@ -170,4 +170,4 @@ def test_the_command_fails_where_something_will_not_work():
     assert done.returncode == SOME_FAILED
     done = fcjax("doctor", "--base-url", server.url)
     assert done.returncode == UNUSABLE
-    assert "no model is named" in done.stderr.decode()
+    assert "no model given" in done.stderr.decode()

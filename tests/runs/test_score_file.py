@@ -391,7 +391,7 @@ def test_the_input_is_never_the_output(source, tmp_path):
             alias.symlink_to(source)
         elif alias.name == "hard.jsonl":
             alias.hardlink_to(source)
-        with pytest.raises(OutputError, match="is the input itself"):
+        with pytest.raises(OutputError, match="is also the input"):
             score(source, alias, overwrite=True)
     assert source.read_bytes() == before
 

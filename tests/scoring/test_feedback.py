@@ -286,7 +286,7 @@ def test_the_influence_of_another_graph_is_refused():
     parts = scored(weak_but_moving())
     _, other, _ = scored(case(["a"], ["c"], [against("c", "a")]))
     (influence,) = influences([other])
-    with pytest.raises(SettingsError, match="1 relation that are not the graph's"):
+    with pytest.raises(SettingsError, match="1 relation from another graph"):
         feedback(*parts, influence)
 
 

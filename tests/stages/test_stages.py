@@ -484,7 +484,7 @@ def test_a_rewording_for_another_number_is_refused():
     swapped = {"1": FACTS[0], "2": FACTS[2], "3": FACTS[1]}
     case, _ = run(Reviser(), biography(), json.dumps(swapped))
     assert revisions(case) == [REVISED[0], ("a1", B, None), ("a2", C, None)]
-    assert case.atoms[1].extra["revision"] == "failed: the answer is rather for a2"
+    assert case.atoms[1].extra["revision"] == "failed: the answer fits better for a2"
 
 
 def test_a_rewording_may_have_the_words_of_a_short_neighbour():

@@ -1,1 +1,1 @@
-"""Readers of model replies: labels, lists, refusals. Whatever the bytes, they return what they could read."""
+"""Readers of model replies: labels, lists, refusals. For any input, they return what they can read."""

@@ -1,4 +1,4 @@
-"""JSON as models write it: objects and lists within a text, with the faults that they make.
+"""JSON as models write it: objects and lists within a text, including typical errors.
 
 It is read token by token in one pass, so that nothing takes long to read, and the complete items of a broken or
 unfinished list are kept. What is JSON is read as JSON.

@@ -1,4 +1,4 @@
-"""Labels out of a model's answer: which one it gives, where it stands, and how probable the model found it.
+"""Labels in a model's answer: which one it gives, where, and with what probability.
 
 A label is entailment, contradiction or neutral, in any case of letters and in the spellings of `SPELLINGS`. No two
 labels have spellings that begin with the same letter: the first letter of a label identifies it.
@@ -84,7 +84,7 @@ _ANOTHER: Final = re.compile(rf"{_OR}(?:{'|'.join(_LABELS)}){_END}", re.IGNORECA
 
 
 def read_label(text: str, cut: bool = False) -> FoundLabel | None:
-    """The label that an answer gives; None where it gives none that is clear.
+    """The label that an answer gives; None if it gives no clear one.
 
     It is the last label in square brackets. Not counted are labels that are denied ("not [entailment]", "[entailment]
     cannot be"), offered as a choice ("[entailment] or [neutral]"), or part of a longer quotation. An answer without
@@ -165,7 +165,7 @@ def _labels_of(items: Iterable[NumberedText], text: str) -> dict[int, FoundLabel
 
 
 def probability(reply: Reply, found: FoundLabel) -> float | None:
-    """How probable the model found the label that it gave: `p` of `found`, a label in `reply.text`.
+    """The model's probability of the label it gave: `p` of `found`, a label in `reply.text`.
 
     Let the label's region begin at the bracket or quote that opens it, or at its word where it has none. The tokens
     are walked from the one that holds this place up to the first one with which only one label is still possible;

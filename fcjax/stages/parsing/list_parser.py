@@ -1,4 +1,4 @@
-"""Lists out of a model's answer: JSON in any shape, else numbered or bulleted lines, else a table; never prose.
+"""Lists in a model's answer: JSON in any shape, else numbered or bulleted lines, else a table; never prose.
 
 An answer without a list gives None, or nothing. Reading takes time in proportion to the length.
 """
@@ -62,7 +62,7 @@ def read_fields(text: str, wanted: Sequence[str]) -> dict[str, Scalar]:
 
 
 def own_words(text: str, prompt: str) -> str:
-    """An answer without the lines of its prompt, where it repeats that."""
+    """An answer without the lines of its prompt, in case it repeats them."""
     asked = [line.strip() for line in prompt.splitlines()]
     telling = [line for line in asked if len(line) >= _TELLING]
     if not any(line in text for line in (*telling[:1], *telling[-1:])):

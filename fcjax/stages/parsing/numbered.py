@@ -1,4 +1,4 @@
-"""Answers about numbered items: what is said of each, in JSON of any shape or in numbered lines.
+"""Answers about numbered items: what is said about each, in JSON of any shape or in numbered lines.
 
 Every stage that asks about several items at once reads its answers with this: texts, labels and verdicts alike.
 """
@@ -28,7 +28,7 @@ _KEYED: Final = re.compile(r"[\"'“”‘’]\s*+:")
 
 
 class NumberedText(NamedTuple):
-    """What an answer says of one item."""
+    """What an answer says about one item."""
 
     number: int
     text: str

@@ -1,4 +1,4 @@
-"""Responses that only decline to answer, recognised by their words, in English; other languages are left to a model."""
+"""Responses that only decline to answer, recognised by their English wording; other languages are left to a model."""
 
 from __future__ import annotations
 
