@@ -54,18 +54,18 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
         _leave(INTERRUPTED)
     except OSError as error:
         if error.filename is None and error.errno in _NO_SPACE:  # only standard output is written without a name
-            say(f"error: standard output: cannot be written: {error.strerror}")
+            say(f"error: cannot write to standard output: {error.strerror}")
             _leave(UNUSABLE)  # or Python would try again at exit
         say(f"error: {error.filename or 'the system'}: {error.strerror or error}")
         raise click.exceptions.Exit(UNUSABLE) from error
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as error:
-        say(f"error: a bug of fcjax, please report it: {type(error).__name__}: {error}")
+        say(f"error: this is a bug in fcjax, please report it: {type(error).__name__}: {error}")
         if ctx and ctx.meta.get(VERBOSE):
             traceback.print_exc()
         else:
-            say("run the same command with --verbose for the traceback")
+            say("run the same command with --verbose to see the traceback")
         raise click.exceptions.Exit(BROKEN) from error
 
 
