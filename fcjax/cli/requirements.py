@@ -63,7 +63,7 @@ def _is_baseline(values: Values) -> bool:
 
 def _needs_stage(stage: str, *options: str) -> Requirement:
     return Requirement(
-        options, ("stages",), _leaves_out(stage), f"when --stages does not include {stage}", f"add {stage} to --stages"
+        options, ("stages",), _leaves_out(stage), f"with a --stages list that lacks {stage}", f"add {stage} to --stages"
     )
 
 
@@ -103,14 +103,14 @@ REQUIREMENTS: Final = (
         ("queries",),
         ("queries", "stages"),
         lambda v: v["queries"] == "model" and _leaves_out("query")(v),
-        "when --stages does not include query",
+        "with a --stages list that lacks query",
         "add query to --stages",
     ),
     Requirement(
         ("templates",),
         ("templates", "stages"),
         lambda v: v["stages"] is not None and any(stage not in v["stages"] for stage in v["templates"]),
-        "when --stages does not include its stage",
+        "with a --stages list that lacks its stage",
         "add the stage to --stages",
     ),
     # Correction

@@ -175,7 +175,7 @@ def test_standard_output_that_is_full_is_called_by_its_name(good, args):
         done = subprocess.run([SCRIPT, *args], cwd=good.parent, env=BUFFERED, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == UNUSABLE
     assert done.stderr.count(b"\n") == 1
-    assert b"cannot write to standard output: No space left" in done.stderr
+    assert b"standard output: cannot be written: No space left" in done.stderr
 
 
 @pytest.mark.parametrize(

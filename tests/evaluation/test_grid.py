@@ -428,7 +428,7 @@ correctors: [llm1]
         ("data: [", "is not valid YAML"),
         (BASE + "metrics: []", "metrics is unknown; allowed: seed, store, data, models"),
         (BASE.replace("data:", "dat:"), "dat is unknown"),
-        (BASE.replace("correctors: [llm1]", ""), "correctors is missing or empty; allowed: a list of at least one item"),
+        (BASE.replace("correctors: [llm1]", ""), "correctors is missing or empty; allowed: a list of at least one"),
         (BASE.replace("[llm1]", "llm1"), "correctors is 'llm1'; allowed: a list"),
         (BASE.replace("[llm1]", "[llm3]"), "correctors[0].name is 'llm3'; allowed: 'factcorrector', 'llm1'"),
         (BASE.replace("[llm1]", "[{name: x, method: llm3}]"), "correctors[0].method is 'llm3'; allowed: 'fact"),
@@ -442,7 +442,7 @@ correctors: [llm1]
         (BASE.replace("corpus.jsonl", "nothing"), "data[0].corpus is 'nothing'; allowed: a folder or file"),
         (BASE.replace("corpus:", "retriever: wikipedia, corpus:"), "data[0].corpus is 'corpus.jsonl'; allowed"),
         (BASE.replace("corpus:", "limit: 0, corpus:"), "data[0].limit is 0; allowed: a whole number from 1"),
-        (BASE.replace("model: s", "model: s, api_key: sk-1"), "models[0].api_key is an API key; give the name of the variable"),
+        (BASE.replace("model: s", "model: s, api_key: sk-1"), "models[0].api_key is an API key; give the name"),
         (BASE.replace("model: s", "model: s, price: [1]"), "models[0].price is [1]; allowed: two numbers"),
         (BASE.replace("model: s", "model: s, corrects: maybe"), "models[0].corrects is 'maybe'; allowed: true"),
         (BASE.replace("model: s", "model: s, corrects: false"), "models is a list without a model that corrects"),
@@ -468,7 +468,10 @@ def test_faults_of_a_plan_are_named(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("model: s", "model: s, api_key_env: NOT_SET_ANYWHERE"), "small: the variable NOT_SET_ANYWHERE in api_key_env is not set"),
+        (
+            ("model: s", "model: s, api_key_env: NOT_SET_ANYWHERE"),
+            "small: the variable NOT_SET_ANYWHERE in api_key_env is not set",
+        ),
         (("model: s", "model: s, options: {model: x}"), "the model small: options.model is set"),
         (("[llm1]", "[{name: factcorrector, theta: 2}]"), "correctors[0].theta is 2; allowed: a number"),
         (("[llm1]", "[{name: critic, rounds: 0}]"), "correctors[0].rounds is 0"),
