@@ -54,7 +54,7 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
         _leave(INTERRUPTED)
     except OSError as error:
         if error.filename is None and error.errno in _NO_SPACE:  # only standard output is written without a name
-            say(f"error: cannot write to standard output: {error.strerror}")
+            say(f"error: standard output: cannot be written: {error.strerror}")
             _leave(UNUSABLE)  # or Python would try again at exit
         say(f"error: {error.filename or 'the system'}: {error.strerror or error}")
         raise click.exceptions.Exit(UNUSABLE) from error
