@@ -125,7 +125,7 @@ def _kept(store: object) -> str:
 def check_places(out: str, as_json: bool, *read: str) -> None:
     """Refuse an output that is one of the inputs, or that shares standard output with --json."""
     if as_json and out == "-":
-        raise SettingsError("--json and -o - both want standard output; give -o a file, or remove one of them")
+        raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     refuse_input(out, *read)
 
 
@@ -139,7 +139,7 @@ def never_empty(items: Iterator[Item], report: BuildReport) -> Iterator[Item]:
         if report.faults:
             raise InputError(*report.faults)
         reasons = ", ".join(f"{n:,} {why}" for why, n in report.skipped.items()) or "the split is empty"
-        raise InputError(f"no usable row: {reasons}")
+        raise InputError(f"no usable rows: {reasons}")
 
 
 def report_rows(

@@ -22,10 +22,10 @@ Examples:
   fcjax cache prune --failures --older 30d      delete failed requests older than a month
   fcjax cache prune --template 'relate.*' --dry-run
   fcjax cache prune --kind search --older 90d   delete old searches, so that they are repeated
-  fcjax cache export replies.jsonl.gz           one JSON line per entry
+  fcjax cache export replies.jsonl.gz           one JSON object per line
   fcjax cache import replies.jsonl.gz           add them to this store or another
 
-All of these work while runs use the store."""
+These commands are safe to use while runs access the store."""
 
 _AGES: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -34,8 +34,8 @@ _AGES: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
 def cache() -> None:
     """Manage the store of replies and searches.
 
-    The store is one SQLite file with every prompt and search that was sent, and its result. A run sends only what is
-    not in it.
+    The store is one SQLite file with every prompt and search that was sent, and its result. A run sends only
+    what is not in the store.
     """
 
 
@@ -67,7 +67,7 @@ def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | No
 def info(ctx: click.Context, /, store: Path | None, check: bool, quiet: bool, as_json: bool) -> None:
     """Show what the store holds and what it cost.
 
-    Costs are in US dollars, at the prices of the day each reply arrived.
+    Costs are in US dollars, at the prices on the day each reply arrived.
     """
     found = maintenance.inventory(store or default_path(), check=check)
     if as_json:
@@ -84,7 +84,7 @@ def info(ctx: click.Context, /, store: Path | None, check: bool, quiet: bool, as
 
 @cache.command()
 @_store
-@option("--older", metavar="AGE", callback=_age, help="Entries older than AGE, such as 12h, 30d or 2w.")
+@option("--older", metavar="AGE", callback=_age, help="Entries older than AGE, e.g. 12h, 30d or 2w.")
 @option(
     "--template",
     "templates",
@@ -98,7 +98,7 @@ def info(ctx: click.Context, /, store: Path | None, check: bool, quiet: bool, as
 @option(
     "--kind", "kinds", type=click.Choice(["chat", "search"]), multiple=True, help="Replies or searches; repeatable."
 )
-@option("--failures", is_flag=True, help="Failures, and replies that were unreadable or are damaged.")
+@option("--failures", is_flag=True, help="Failures, and unreadable or damaged replies.")
 @option("-n", "--dry-run", is_flag=True, help="Count the entries; delete nothing.")
 @plain_print_options
 def prune(
@@ -112,10 +112,10 @@ def prune(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Delete entries of the store.
+    """Delete entries from the store.
 
     Deletes the entries that match all of the given options; at least one is required. A later run that needs a deleted
-    entry sends and pays for it again.
+    entry requests and pays for it again.
     """
     place = store or default_path()
     before = None if older is None else time.time() - older
@@ -140,13 +140,13 @@ def prune(
 @plain_print_options
 @click.pass_context
 def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_json: bool) -> None:
-    """Write every entry to OUT, one JSON line each.
+    """Write every entry to OUT, one JSON object per line.
 
-    OUT ends in .jsonl or .jsonl.gz, or is - for standard output; it is replaced when it is complete. Damaged entries
-    are left out and counted.
+    OUT must end in .jsonl or .jsonl.gz, or be - for standard output. An existing OUT is replaced only once the new
+    file is complete. Damaged entries are skipped and counted.
     """
     if as_json and out == "-":
-        raise SettingsError("--json and OUT - both want standard output; name a file for OUT, or remove --json")
+        raise SettingsError("--json and OUT - both use standard output; specify a file for OUT, or remove --json")
     place = store or default_path()
     done = maintenance.export(place, out)
     if as_json:
@@ -166,8 +166,8 @@ def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_
 def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool, as_json: bool) -> None:
     """Add the entries of FILE to the store.
 
-    FILE is what export writes, or JSON Lines made by hand; - is standard input. The store is created if it does not
-    exist, and entries that it already has are kept. Lines that cannot be used are reported and left out.
+    FILE is the output of export, or JSON Lines written by hand; - for standard input. The store is created if it does
+    not exist, and entries that are already in it are kept. Unusable lines are reported and skipped.
     """
     place = store or default_path()
     done = maintenance.import_rows(place, source)
@@ -175,7 +175,7 @@ def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool,
         faults = [shell.fault_dict(fault) for fault in done.faults]
         shell.print_json({"store": str(place), "added": done.added, "known": done.known, "faults": faults})
     elif not quiet:
-        known = f"; {done.known:,} already there" if done.known else ""
+        known = f"; {done.known:,} already in the store" if done.known else ""
         click.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
     for fault in done.faults[: shell.FAULTS_SHOWN]:
         shell.say(f"error: {fault}")

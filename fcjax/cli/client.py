@@ -85,9 +85,11 @@ def open_transport(
         return Endpoint.from_env(base_url, model, config)
     if not model or config:
         found = (
-            "--config has no effect with it; remove it" if config else "no model is named; add --model PROVIDER/NAME"
+            "--config has no effect with --litellm; remove one of them"
+            if config
+            else "--litellm needs a model; add --model PROVIDER/NAME"
         )
-        raise SettingsError(f"--litellm: {found}")
+        raise SettingsError(found)
     return LitellmTransport(model, api_base=base_url, timeout=timeout or Timeouts().total)
 
 

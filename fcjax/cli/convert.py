@@ -26,7 +26,7 @@ Examples:
   fcjax convert cases.jsonl graphs.json --to graph
   fcjax convert cases.jsonl model.uai --case c17 --preset release
 
-Exit codes: 0 everything was converted, 1 some rows were left out, 2 bad usage or nothing could be converted."""
+Exit codes: 0 everything was converted, 1 some rows were skipped, 2 bad usage or nothing could be converted."""
 _FORMATS = click.Choice(["cases", "problem", "graph", "uai"])
 
 
@@ -35,7 +35,9 @@ _FORMATS = click.Choice(["cases", "problem", "graph", "uai"])
 @click.argument("out", metavar="OUT", type=OUTPUT)
 @option("--from", "given", type=_FORMATS, section=COMMON, help="Format of IN. [default: detected from its content]")
 @option("--to", type=_FORMATS, section=COMMON, help="Format of OUT. [default: uai if OUT ends in .uai, else cases]")
-@option("--case", "case_id", metavar="ID", section=COMMON, help="Case to convert to a UAI model, if IN has several.")
+@option(
+    "--case", "case_id", metavar="ID", section=COMMON, help="Case to convert to a UAI model, if IN has more than one."
+)
 @graph_options
 @print_options()
 @click.pass_context
@@ -53,10 +55,10 @@ def convert(
 ) -> None:
     """Convert a file to another format.
 
-    OUT is replaced when it is complete.
+    An existing OUT is replaced only once the new file is complete.
     """
     if as_json and out == "-":
-        raise SettingsError("--json and OUT - both want standard output; name a file for OUT, or remove --json")
+        raise SettingsError("--json and OUT - both use standard output; specify a file for OUT, or remove --json")
     from fcjax.io.files import convert as run
     from fcjax.io.files import detect, write_uai
     from fcjax.io.files.streams import refuse_input

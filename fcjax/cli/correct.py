@@ -21,15 +21,16 @@ Examples:
   fcjax correct responses.jsonl -o rac.jsonl --corrector rac --corpus documents/ --model NAME
   fcjax correct responses.jsonl -o corrected.jsonl --corpus documents/ --model SMALL --refiner-model LARGE
 
-OUT gets one line per case: the best response, every round with its precision, a diff, and the cost. The cases with the
-best responses go to OUT.corrected.jsonl, for `fcjax critique`. An interrupted run resumes when the same command is run
-again: finished cases are in OUT.journal until the run is complete, and every reply is in the store. Exit codes: 0
-success, 1 something failed or the budget is used up, 2 bad usage, unreadable input or no endpoint, 130 interrupted."""
+OUT receives one line per case: the best response, every round with its precision, a diff, and the cost. The cases with
+the best responses are written to OUT.corrected.jsonl, as input for `fcjax critique`. An interrupted run resumes when
+the same command is run again: finished cases are kept in OUT.journal until the run is complete, and every reply is in
+the store. Exit codes: 0 success, 1 something failed or the budget is used up, 2 bad usage, unreadable input or no
+endpoint, 130 interrupted."""
 
 
 @command(epilog=_EPILOG)
 @cases_in
-@output(help="File for the corrections, one per line; - is standard output.")
+@output(help="File for the corrections, one per line; - for standard output.")
 @limit
 @dry_run
 @option(
@@ -38,7 +39,7 @@ success, 1 something failed or the budget is used up, 2 bad usage, unreadable in
     metavar="FILE",
     type=OUTPUT,
     section=FILES,
-    help="File for the corrected cases. [default: next to OUT, such as results.corrected.jsonl]",
+    help="File for the corrected cases. [default: next to OUT, e.g. results.corrected.jsonl]",
 )
 @correction_options
 @client_options
@@ -51,9 +52,9 @@ def correct(ctx: click.Context, /, **parameters: Any) -> None:
     """Rewrite responses according to the critic's findings.
 
     A response whose precision Pr is below --theta is rewritten by a model that sees the feedback: refuted statements
-    with their evidence, and unverified statements. The revision is evaluated like the response, and kept if its Pr is
-    higher and every guard accepts it; up to --rounds times. IN is a file of cases, the results of `fcjax critique`,
-    whose findings are reused, or - for standard input.
+    with their evidence, and unverified statements. The revision is evaluated in the same way, and kept if its Pr
+    is higher and every guard accepts it. This is repeated up to --rounds times. IN is a file of cases, the results of
+    `fcjax critique`, whose findings are reused, or - for standard input.
     """
     from fcjax.cli.run_correct import run
 

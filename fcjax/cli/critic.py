@@ -116,7 +116,7 @@ def with_words_of(template: Template, file: str) -> Template:
     try:
         return template.reworded(Path(file).read_text(encoding="utf-8"), Path(file).stem)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); expected a text file in UTF-8") from error
+        raise InputError(f"{file}: cannot be read ({error}); expected a UTF-8 text file") from error
 
 
 def refuse_corpus(corpus: str | None, *outs: str | None) -> None:
@@ -127,7 +127,7 @@ def refuse_corpus(corpus: str | None, *outs: str | None) -> None:
         refuse_input(out, corpus)
         inside = os.path.relpath(os.path.realpath(out), os.path.realpath(corpus)).split(os.sep)
         if os.path.isdir(corpus) and not any(part.startswith(".") for part in inside):
-            raise OutputError(f"{out}: is inside of the corpus {corpus}; name a file elsewhere")
+            raise OutputError(f"{out}: is inside the corpus {corpus}; specify a file elsewhere")
 
 
 def _domains(parameters: dict[str, Any]) -> Domains:
@@ -200,9 +200,9 @@ def searches_of(critic: Critic) -> Cached | None:
 def check_outputs(out: str | None, cases_out: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Raise `SettingsError` where an output is missing, or where two share standard output."""
     if out is None and not dry_run:
-        raise SettingsError("no output is named; add -o OUT, or --dry-run to see what a run would send")
+        raise SettingsError("no output file given; add -o OUT, or use --dry-run to see what a run would send")
     if as_json and "-" in (out, cases_out):
-        raise SettingsError("--json and - both want standard output; give -o and --cases files, or remove --json")
+        raise SettingsError("--json and - both use standard output; specify files for -o and --cases, or remove --json")
 
 
 class Monitor(Protocol):

@@ -21,15 +21,15 @@ Examples:
   fcjax critique results.cases.jsonl -o packed.jsonl --from-stage relate --style packed --model OTHER
   fcjax rescore results.jsonl -o release.jsonl --preset release                   other settings, no prompts
 
-A line of IN is such as {"id": "1", "query": "...", "response": "..."}; atoms, contexts and relations that a case
-already has are used. The key is read from OPENAI_API_KEY. An interrupted run resumes when the same command is run
-again: finished stages are in OUT.stages until the run is complete, and every reply is in the store. Exit codes: 0
+Each line of IN looks like {"id": "1", "query": "...", "response": "..."}; atoms, contexts and relations that a case
+already has are reused. The API key is read from OPENAI_API_KEY. An interrupted run resumes when the same command is run
+again: finished stages are kept in OUT.stages until the run is complete, and every reply is in the store. Exit codes: 0
 success, 1 something failed or the budget is used up, 2 bad usage, unreadable input or no endpoint, 130 interrupted."""
 
 
 @command(epilog=_EPILOG)
 @cases_in
-@output(help="File for the results, one per line; - is standard output.")
+@output(help="File for the results, one per line; - for standard output.")
 @limit
 @dry_run
 @option(
@@ -38,7 +38,7 @@ success, 1 something failed or the budget is used up, 2 bad usage, unreadable in
     metavar="FILE",
     type=OUTPUT,
     section=FILES,
-    help="File for the cases with everything that was found. [default: next to OUT, such as results.cases.jsonl]",
+    help="File for the cases with all findings. [default: next to OUT, e.g. results.cases.jsonl]",
 )
 @client_options
 @critic_options
@@ -52,8 +52,8 @@ def critique(ctx: click.Context, /, **parameters: Any) -> None:
 
     Each response is split into atoms, one fact each. Evidence is retrieved for every atom, a model says how each
     passage relates to it, and inference turns the relations into probabilities. IN is a file of cases (.jsonl,
-    .jsonl.gz, .json), or - for standard input. OUT gets one result per case, in the same order, with feedback on
-    refuted and unverified atoms; it is replaced when it is complete.
+    .jsonl.gz, .json), or - for standard input. OUT receives one result per case, in the same order, with feedback
+    on refuted and unverified atoms. An existing OUT is replaced only once the new file is complete.
     """
     from fcjax.cli.run_critique import run
 

@@ -19,9 +19,9 @@ Examples:
   fcjax data label-studio corrections.jsonl -o tasks.json --interface interface.xml
   fcjax data annotations export.json
 
-Nothing is downloaded: the files are those that the authors of a data set publish. A row that cannot be used is reported
-with file, line and field, and left out. Exit codes: 0 all rows were used, 1 some were left out or failed, 2 bad usage
-or no usable row."""
+Nothing is downloaded: the input is the files published by the authors of each data set. Unusable rows are reported
+with file, line and field, and skipped. Exit codes: 0 all rows were used, 1 some were skipped or failed, 2 bad usage or
+no usable rows."""
 
 
 @click.group(cls=Group, epilog=_EPILOG)
@@ -36,7 +36,7 @@ for _command in BUILDERS:
     data.add_command(_command)
 
 _corrections = click.argument("source", metavar="CORRECTIONS", type=INPUT)
-_unchanged = option("--unchanged", is_flag=True, help="Include rows whose response was not changed.")
+_unchanged = option("--unchanged", is_flag=True, help="Include rows whose response is unchanged.")
 
 
 @data.command()
@@ -51,7 +51,7 @@ _unchanged = option("--unchanged", is_flag=True, help="Include rows whose respon
 @_unchanged
 @SPLIT
 @SEED
-@option("--limit", type=COUNT, metavar="N", help="Use the first N conversations only.")
+@option("--limit", type=COUNT, metavar="N", help="Use only the first N conversations.")
 @plain_print_options
 @click.pass_context
 def finetune(
@@ -69,7 +69,7 @@ def finetune(
 ) -> None:
     """Convert corrections to conversations for fine-tuning a chat model.
 
-    OUT gets one JSON object per line with `messages`: system, user (question, answer, feedback), assistant (the
+    OUT receives one JSON object per line with `messages`: system, user (question, answer, feedback), assistant (the
     corrected answer).
     """
     import orjson
@@ -102,9 +102,9 @@ def finetune(
     default=0,
     show_default=True,
     metavar="S",
-    help="Seed for which answer is shown as A and which as B.",
+    help="Random seed for which answer is shown as A and which as B.",
 )
-@option("--limit", type=COUNT, metavar="N", help="Use the first N tasks only.")
+@option("--limit", type=COUNT, metavar="N", help="Use only the first N tasks.")
 @plain_print_options
 @click.pass_context
 def label_studio(
@@ -121,7 +121,7 @@ def label_studio(
 ) -> None:
     """Convert corrections to Label Studio tasks that compare both answers.
 
-    OUT ends in .json. Import it into a project with the labelling interface that --interface writes.
+    OUT must end in .json. Import it into a project that uses the labelling interface written by --interface.
     """
     import orjson
 
@@ -133,7 +133,7 @@ def label_studio(
     from fcjax.io.files.streams import refuse_input, replacing, write_lines
 
     if out != "-" and not out.endswith(".json"):
-        raise SettingsError(f"-o {out}: Label Studio imports JSON lists; expected a name that ends in .json")
+        raise SettingsError(f"-o {out}: Label Studio imports JSON lists; expected a file name ending in .json")
     check_places(out, as_json, source)
     report, selection = BuildReport(), Selection(limit, seed)
     if interface is not None:
@@ -156,8 +156,8 @@ def evaluate_annotations(
 ) -> None:
     """Evaluate annotations of corrections from Label Studio exports (JSON).
 
-    Reports for each criterion the mean of both answers, the share of tasks that the corrected answer wins, ties and
-    loses, and the agreement of annotators: per cent, Cohen's kappa averaged over pairs, Fleiss' kappa, Krippendorff's
+    For each criterion, reports the mean of both answers, the share of tasks that the corrected answer wins, ties and
+    loses, and annotator agreement: percentage, Cohen's kappa averaged over pairs, Fleiss' kappa, and Krippendorff's
     alpha.
     """
     from fcjax.cli.build_cases import check_places

@@ -22,17 +22,17 @@ SPLIT = option(
     "--split",
     type=click.Choice(["train", "validation", "test", "all"]),
     section=COMMON,
-    help="Use one of three splits (80/10/10, by --seed); with all, each case names its own. [default: no splits]",
+    help="Use only this split (80/10/10, by --seed); all: every case, each with its split. [default: no splits]",
 )
 SEED = option(
     "--seed",
     type=click.IntRange(0),
     metavar="S",
     section=COMMON,
-    help="Seed of the splits; with --limit, draw cases at random.",
+    help="Random seed for the splits; with --limit, cases are chosen at random.",
 )
 _LIMIT = option(
-    "--limit", type=COUNT, metavar="N", section=COMMON, help="Use the first N cases; with --seed, N drawn at random."
+    "--limit", type=COUNT, metavar="N", section=COMMON, help="Use the first N cases, or N random cases with --seed."
 )
 
 
@@ -46,7 +46,7 @@ def _builder(function: Decorated) -> Decorated:
 @command()
 @_builder
 def factscore(ctx: click.Context, /, files: tuple[str, ...], **parameters: Any) -> None:
-    """Build cases from FActScore's biographies, labelled or not.
+    """Build cases from FActScore's biographies, labelled or unlabelled.
 
     Labelled facts become atoms; irrelevant ones are left out.
     """
@@ -61,8 +61,8 @@ def factscore(ctx: click.Context, /, files: tuple[str, ...], **parameters: Any) 
 def askhistorians(ctx: click.Context, /, files: tuple[str, ...], **parameters: Any) -> None:
     """Build cases from AskHistorians.
 
-    FILE has ELI5's rows of that subreddit, or rows with question and response. The response is the answer with the
-    most votes, or the row's own.
+    FILE contains the rows of that subreddit in ELI5, or rows with a question and a response. The response of a case is
+    the answer with the most votes, or the row's own response.
     """
     from fcjax.cli.build_cases import build
     from fcjax.io.datasets import read_askhistorians
@@ -101,7 +101,7 @@ def factool(ctx: click.Context, /, files: tuple[str, ...], **parameters: Any) ->
 def wikicontradict(ctx: click.Context, /, files: tuple[str, ...], **parameters: Any) -> None:
     """Build cases from WikiContradict.
 
-    Each pair of contradicting passages gives two cases, one per answer. FILE is a table (.csv) or the same rows as
+    Each pair of contradicting passages yields two cases, one per answer. FILE is a table (.csv) or the same rows as
     JSON.
     """
     from fcjax.cli.build_cases import build
@@ -127,14 +127,14 @@ def wikicontradict(ctx: click.Context, /, files: tuple[str, ...], **parameters: 
     default="both",
     show_default=True,
     section=COMMON,
-    help="Build a case for the true claim of each fact, for the false ones, or for both.",
+    help="Build cases from the true claim of each fact, from the false ones, or from both.",
 )
 @option(
     "--relations",
     type=click.FloatRange(0, 1),
     metavar="P",
     section=COMMON,
-    help="Add relations: each evidence entails its own claim and contradicts the other, with probability P. "
+    help="Add relations: each piece of evidence entails its own claim and contradicts the other, with probability P. "
     "[default: no relations]",
 )
 @_builder
@@ -164,7 +164,7 @@ def conflictbank(
     default=True,
     show_default=True,
     section=COMMON,
-    help="Have the model make half of the answers wrong.",
+    help="Have the model introduce errors into half of the answers.",
 )
 @option(
     "--errors",
@@ -187,8 +187,8 @@ def eli5(
 ) -> None:
     """Build cases from ELI5-Category, half of them with wrong answers (the recipe of Veli5).
 
-    The response is the answer with the most votes, which is also kept as `reference`. Of every two cases, one gets a
-    wrong answer that a model makes from it. An interrupted run resumes when the same command is run again.
+    The response is the answer with the most votes, which is also kept as `reference`. In one of every two cases, a
+    model rewrites it into a wrong answer. An interrupted run resumes when the same command is run again.
     """
     from fcjax.cli.build_cases import build, build_wrong
     from fcjax.io.datasets import read_eli5

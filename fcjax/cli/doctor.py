@@ -16,7 +16,7 @@ Examples:
   fcjax doctor --base-url http://localhost:8000 --model NAME
   fcjax doctor --model NAME --prompts 200 --concurrency 64 --json | jq .findings
 
-Exit codes: 0 the endpoint works, 1 something does not work, 2 bad usage."""
+Exit codes: 0 everything works, 1 something does not work, 2 bad usage."""
 
 
 @command(epilog=_EPILOG)
@@ -28,7 +28,7 @@ Exit codes: 0 the endpoint works, 1 something does not work, 2 bad usage."""
     show_default=True,
     metavar="N",
     section=MODEL,
-    help="Small prompts to send, to measure the speed.",
+    help="Number of small prompts to send to measure speed.",
 )
 @option(
     "--concurrency",
@@ -37,7 +37,7 @@ Exit codes: 0 the endpoint works, 1 something does not work, 2 bad usage."""
     show_default=True,
     metavar="N",
     section=MODEL,
-    help="Maximum number of requests at once.",
+    help="Maximum number of concurrent requests.",
 )
 @option(
     "--max-tokens",
@@ -54,7 +54,7 @@ def doctor(ctx: click.Context, /, **parameters: Any) -> None:
     """Test what an endpoint supports.
 
     Checks which models are served, whether labels can be read, whether logprobs are returned, how long a prompt may be
-    and how fast answers arrive. Sends a few small prompts, which may cost a cent, and stores nothing.
+    and how fast answers arrive. Sends a few small prompts, which may cost about a cent, and stores nothing.
     """
     from fcjax.cli.run_doctor import run
 

@@ -15,10 +15,10 @@ from fcjax.cli.options.model import budget_options, replay
 _EPILOG = """\b
 Examples:
   fcjax eval grid.yaml -o comparison/ --dry-run     check the file and list the cells
-  fcjax eval grid.yaml -o comparison/               run what is missing, then make the tables
-  fcjax eval comparison/                            make the tables and plots again; no prompts
+  fcjax eval grid.yaml -o comparison/               run what is missing, then create the tables
+  fcjax eval comparison/                            recreate the tables and plots; no prompts
 
-docs/correct.md describes the YAML file. Keys are read from the environment variables that it names. Tables go to
+docs/correct.md describes the YAML file. API keys are read from the environment variables given in it. Tables go to
 FOLDER/report.md and FOLDER/tables, plots to FOLDER/plots. An interrupted run resumes when the same command is run
 again. Exit codes: 0 success, 1 something failed or the budget is used up, 2 bad usage, unreadable input or no endpoint,
 130 interrupted."""
@@ -33,21 +33,22 @@ again. Exit codes: 0 success, 1 something failed or the budget is used up, 2 bad
     metavar="FOLDER",
     type=click.Path(file_okay=False),
     section=COMMON,
-    help="Output directory.",
+    help="Output folder.",
 )
 @option(
     "-n", "--dry-run", is_flag=True, section=COMMON, help="Check the file and list the cells; send and write nothing."
 )
 @replay
 @budget_options
-@option("--no-plots", is_flag=True, section=FILES, help="Make tables only.")
+@option("--no-plots", is_flag=True, section=FILES, help="Create tables only, without plots.")
 @print_options()
 @click.pass_context
 def evaluate(ctx: click.Context, /, source: str, **parameters: Any) -> None:
-    """Compare methods of correction, models and data sets.
+    """Compare correction methods, models and data sets.
 
-    Every cell of corrector x model x data set is corrected, then evaluated by one critic: Pr, R@K, F1@K and V before
-    and after, gains with tests and intervals, the scores that the file asks for, and the cost of each method.
+    Each combination of corrector, model and data set is a cell. One critic evaluates all corrections. Reported are Pr,
+    R@K, F1@K and V before and after, gains with significance tests and confidence intervals, the scores requested in
+    the file, and the cost of each method.
     """
     rendered = os.path.isdir(source)
     requirements.check(ctx, rendered=rendered)

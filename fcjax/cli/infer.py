@@ -19,14 +19,14 @@ Examples:
   fcjax infer model.uai
   fcjax infer model.uai --evid model.uai.evid --json
 
-Names of variables come from MODEL.uai.names if that file exists (`fcjax convert` writes it). Exit codes: 0 success, 1
+Variable names come from MODEL.uai.names if that file exists (`fcjax convert` writes it). Exit codes: 0 success, 1
 no marginals (Z = 0, or too wide), 2 bad usage or unreadable input."""
 
 
 @command(epilog=_EPILOG)
 @click.argument("model", metavar="MODEL.uai", type=INPUT)
 @output(help="JSON file for the result.")
-@option("--evid", metavar="FILE", type=INPUT, section=COMMON, help="Observed variables, as a UAI evidence file.")
+@option("--evid", metavar="FILE", type=INPUT, section=COMMON, help="UAI evidence file with the observed variables.")
 @print_options()
 @engine_options
 @click.pass_context
@@ -42,10 +42,10 @@ def infer(
 ) -> None:
     """Compute the marginals of a UAI model.
 
-    MODEL.uai is a Markov network of two-state variables. Prints P(true) of every variable and log Z.
+    MODEL.uai is a Markov network of two-state variables. Prints P(true) of each variable, and log Z.
     """
     if as_json and out == "-":
-        raise SettingsError("--json and -o - both want standard output; remove one of them")
+        raise SettingsError("--json and -o - both use standard output; remove one of them")
     import orjson
 
     from fcjax.graph.fact_graph import FactGraph

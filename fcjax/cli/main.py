@@ -16,11 +16,11 @@ COMMANDS: Final = {
     "doctor": Lazy("fcjax.cli.doctor:doctor", "Test what an endpoint supports."),
     "critique": Lazy("fcjax.cli.critique:critique", "Check the claims of responses against evidence."),
     "correct": Lazy("fcjax.cli.correct:correct", "Rewrite responses according to the critic's findings."),
-    "eval": Lazy("fcjax.cli.evaluate:evaluate", "Compare methods of correction, models and data sets."),
+    "eval": Lazy("fcjax.cli.evaluate:evaluate", "Compare correction methods, models and data sets."),
     "relate": Lazy("fcjax.cli.relate:relate", "Ask a model how contexts relate to atoms."),
     "score": Lazy("fcjax.cli.score:score", "Score cases that have relations."),
-    "rescore": Lazy("fcjax.cli.score:rescore", "Score the cases of `fcjax critique` with other settings."),
-    "validate": Lazy("fcjax.cli.validate:validate", "List every fault in files."),
+    "rescore": Lazy("fcjax.cli.score:rescore", "Rescore the output of `fcjax critique` with different settings."),
+    "validate": Lazy("fcjax.cli.validate:validate", "Check files and list all faults."),
     "convert": Lazy("fcjax.cli.convert:convert", "Convert a file to another format."),
     "infer": Lazy("fcjax.cli.infer:infer", "Compute the marginals of a UAI model."),
     "data": Lazy("fcjax.cli.data:data", "Build cases from public data sets, and training data from corrections."),
@@ -46,4 +46,4 @@ unreadable input, 130 interrupted."""
 @click.group(cls=LazyGroup, lazy=COMMANDS, context_settings=_SETTINGS, epilog=_EPILOG)
 @click.version_option(package_name="fcjax", message="%(prog)s %(version)s")
 def commands() -> None:
-    """Find which statements of a long answer are false, on what evidence, and how certain that is."""
+    """Find out which statements in a long answer are false, on what evidence, and with what certainty."""

@@ -19,26 +19,33 @@ Examples:
   fcjax relate cases.jsonl -o related.jsonl --style packed --graph FR1 --budget-prompts 10000
   fcjax score related.jsonl -o results.jsonl
 
-The key is read from OPENAI_API_KEY. Every reply is stored before it is used: an interrupted run resumes when the same
-command is run again, and no prompt is paid for twice. Exit codes: 0 every pair has an answer, 1 some failed or the
+The API key is read from OPENAI_API_KEY. Every reply is stored before it is used: an interrupted run resumes when the
+same command is run again, and no prompt is paid for twice. Exit codes: 0 every pair was answered, 1 some failed or the
 budget is used up, 2 bad usage, unreadable input or no endpoint, 130 interrupted."""
 
 
 @command(epilog=_EPILOG)
 @cases_in
-@output(help="File for the cases with relations; - is standard output.")
+@output(help="File for the cases with relations; - for standard output.")
 @limit
 @dry_run
 @client_options
 @relation_options
-@option("--template", metavar="FILE", type=FILE, section=RELATIONS, help="Prompt template of the chosen --style.")
+@option(
+    "--template",
+    metavar="FILE",
+    type=FILE,
+    section=RELATIONS,
+    help="File with the prompt template for the chosen --style.",
+)
 @print_options()
 @click.pass_context
 def relate(ctx: click.Context, /, **parameters: Any) -> None:
     """Ask a model how contexts relate to atoms.
 
-    IN is a file of cases with atoms and contexts (.jsonl, .jsonl.gz, .json), or - for standard input. OUT gets the
-    same cases in the same order, with relations; it is replaced when it is complete. Existing relations are kept.
+    IN is a file of cases with atoms and contexts (.jsonl, .jsonl.gz, .json), or - for standard input. OUT
+    receives the same cases in the same order, with relations; existing relations are kept. An existing OUT is replaced
+    only once the new file is complete.
     """
     from fcjax.cli.run_relate import run
 

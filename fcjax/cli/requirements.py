@@ -63,7 +63,7 @@ def _is_baseline(values: Values) -> bool:
 
 def _needs_stage(stage: str, *options: str) -> Requirement:
     return Requirement(
-        options, ("stages",), _leaves_out(stage), f"with --stages that leave out {stage}", f"add {stage} to --stages"
+        options, ("stages",), _leaves_out(stage), f"with a --stages list that lacks {stage}", f"add {stage} to --stages"
     )
 
 
@@ -75,7 +75,7 @@ REQUIREMENTS: Final = (
         ("tail",),
         ("effort",),
         lambda v: v["effort"] == "fast",
-        "with --effort fast, which proves nothing",
+        "with --effort fast, which does not prove intervals",
         "use --effort tight or label",
     ),
     # Output
@@ -86,15 +86,15 @@ REQUIREMENTS: Final = (
         ("pack",), ("style",), lambda v: v["style"] != "packed", "without --style packed", "add --style packed"
     ),
     Requirement(
-        ("default",), ("votes",), lambda v: bool(v["votes"]), "with --votes, which take its place", "remove --votes"
+        ("default",), ("votes",), lambda v: bool(v["votes"]), "with --votes, which replaces it", "remove --votes"
     ),
     # Evidence
     Requirement(
         _SEARCH,
         ("retriever", "corpus"),
         _is_given,
-        "with --retriever given: the cases' own contexts are used as they are",
-        "name a source with --corpus or --retriever",
+        "with --retriever given, which uses the cases' own contexts",
+        "specify a source with --corpus or --retriever",
     ),
     _needs_stage("retrieve", *_SEARCH),
     _needs_stage("summarise", "summarise"),
@@ -103,14 +103,14 @@ REQUIREMENTS: Final = (
         ("queries",),
         ("queries", "stages"),
         lambda v: v["queries"] == "model" and _leaves_out("query")(v),
-        "with --stages that leave out query",
+        "with a --stages list that lacks query",
         "add query to --stages",
     ),
     Requirement(
         ("templates",),
         ("templates", "stages"),
         lambda v: v["stages"] is not None and any(stage not in v["stages"] for stage in v["templates"]),
-        "with --stages that leave out its stage",
+        "with a --stages list that lacks its stage",
         "add the stage to --stages",
     ),
     # Correction
@@ -132,7 +132,7 @@ REQUIREMENTS: Final = (
         (*_RELATIONS, *_NUMBERS, *_ENGINE, "version", "summarise", "priors"),
         ("corrector",),
         _is_baseline,
-        "with this --corrector, which infers nothing",
+        "with this --corrector, which does not use inference",
         "use --corrector factcorrector",
     ),
     Requirement(
@@ -140,13 +140,13 @@ REQUIREMENTS: Final = (
         ("no_guards",),
         lambda v: bool({"supported", "all"} & set(v["no_guards"])),
         "with --no-guard supported or all",
-        "keep that guard",
+        "keep the supported guard",
     ),
     Requirement(
         ("refiner_price",),
         ("refiner_model", "refiner_base_url", "refiner_config"),
         lambda v: not (v["refiner_model"] or v["refiner_base_url"] or v["refiner_config"]),
-        "without another model for the rewriting",
+        "without a separate refiner model",
         "add --refiner-model, --refiner-base-url or --refiner-config",
     ),
     # Conversion
@@ -179,8 +179,8 @@ REQUIREMENTS: Final = (
         ("folder", "replay", "dry_run", "budget_prompts", "budget_tokens", "budget_dollars"),
         ("rendered",),
         lambda v: v["rendered"],
-        "with a folder, whose tables are made again",
-        "name a YAML file",
+        "with a folder, whose tables are only recreated",
+        "specify a YAML file",
     ),
     # Data sets
     Requirement(

@@ -105,7 +105,7 @@ def run(
     if monitor.first_failure and not quiet:
         shell.say(f"warning: {shell.counted(report.n_failed, 'case')} failed; the first: {monitor.first_failure}")
     if report.statuses.keys() == {"invalid_input"}:
-        shell.say(f"error: {source}: no case could be read")
+        shell.say(f"error: {source}: no cases could be read")
         ctx.exit(shell.UNUSABLE)
     ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
 

@@ -104,7 +104,7 @@ def run(
     if not quiet:
         monitor.warn(report)
     if report.summary.statuses.keys() == {"invalid_input"}:
-        shell.say(f"error: {source}: no case could be read")
+        shell.say(f"error: {source}: no cases could be read")
         ctx.exit(shell.UNUSABLE)
     ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
 
@@ -125,12 +125,12 @@ def check_retrieval(options: tuple[str, ...], found: Preview, warns: bool) -> No
     names = " and ".join(options)
     if not retrieving:
         raise SettingsError(
-            f"{names} would have no effect: no case retrieves contexts, those that the cases have are used as they "
-            f"are; remove {names}, or the contexts of the cases"
+            f"{names} would have no effect: all cases already have contexts, which are used unchanged; "
+            f"remove {names}, or the contexts of the cases"
         )
     if warns:
         kept = shell.counted(cases - retrieving, "case")
-        shell.say(f"warning: {kept} of {cases:,} already have contexts, to which {names} do not apply")
+        shell.say(f"warning: {kept} of {cases:,} already have contexts, which {names} cannot affect")
 
 
 class CritiqueMonitor(RunObserver):

@@ -43,7 +43,7 @@ def run(
         _show_plan(plan, quiet=quiet, as_json=as_json)
         return
     if folder is None:
-        raise SettingsError("no folder is named; add -o FOLDER, or --dry-run to list the cells")
+        raise SettingsError("no output folder given; add -o FOLDER, or use --dry-run to list the cells")
     budget = RunBudget(prompts=budget_prompts, tokens=budget_tokens, dollars=budget_dollars)
     report = _run_grid(ctx, plan, folder, budget, replay=replay, quiet=quiet)
     about = {"plan": source, "folder": folder, "steps": report.steps, "kept": report.kept, "failed": report.failed}
@@ -55,7 +55,7 @@ def run(
         tokens = f"{budget.prompt_tokens:,} input and {budget.completion_tokens:,} output tokens"
         click.echo(f"{sent}; {tokens}; cost {dollars(budget.cost)}")
     if report.n_failed and not quiet:
-        shell.say(f"warning: {_failures(report)}; run the same command to try again")
+        shell.say(f"warning: {_failures(report)}; run the same command again to retry")
     ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
 
 

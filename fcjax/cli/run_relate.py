@@ -34,9 +34,9 @@ def run(
 ) -> None:
     """Relate a file and print a summary."""
     if out is None and not dry_run:
-        raise SettingsError("no output is named; add -o OUT, or --dry-run to see what a run would send")
+        raise SettingsError("no output file given; add -o OUT, or use --dry-run to see what a run would send")
     if as_json and out == "-":
-        raise SettingsError("--json and -o - both want standard output; give -o a file, or remove one of them")
+        raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     also_read = parameters["template"], parameters["config"]
     with open_client(parameters, dry_run=dry_run) as access:
         config = relation_config(parameters, parameters.pop("template"))
@@ -92,7 +92,7 @@ class RelateMonitor(RunObserver):
         if found.lacking:
             place, lack = next(iter(found.lacking.items()))
             cases = shell.counted(found.cases, "case")
-            shell.say(f"warning: {len(found.lacking):,} of {cases} cannot be asked about; case {place + 1}: {lack}")
+            shell.say(f"warning: {len(found.lacking):,} of {cases} cannot be processed; case {place + 1}: {lack}")
         if self._wants_bar:
             from fcjax.cli.display import Bar  # loads rich
 

@@ -31,7 +31,9 @@ def cases_of(source: str) -> str:
 
     beside = cases_file(source)
     if beside is None or not beside.is_file():
-        raise InputError(f"{source}: holds results, and their cases are not in {beside}; name the file of cases")
+        raise InputError(
+            f"{source}: contains results, but {beside} with their cases does not exist; specify the cases file"
+        )
     return str(beside)
 
 
@@ -56,7 +58,7 @@ def run(
 ) -> None:
     """Score a file and print a summary."""
     if as_json and out == "-":
-        raise SettingsError("--json and -o - both want standard output; give -o a file, or remove one of them")
+        raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     settings = Settings(limits=inference_limits(parameters), **parameters)
     to_file = out is not None and out != "-"
     monitor = ScoreMonitor(bar=not quiet, table=not (quiet or as_json))
@@ -81,7 +83,7 @@ def run(
             kept = f": {monitor.kept:,} kept from an earlier run, {new:,} new" if monitor.kept else ""
             click.echo(f"{shell.counted(monitor.done, 'result')} in {out}{kept}")
     if summary.statuses.keys() == {"invalid_input"}:
-        shell.say(f"error: {source}: no case could be read; the first: {monitor.first_reason}")
+        shell.say(f"error: {source}: no cases could be read; the first error: {monitor.first_reason}")
         ctx.exit(shell.UNUSABLE)
     ctx.exit(shell.SOME_FAILED if summary.n_failed else shell.OK)
 

@@ -28,14 +28,14 @@ Examples:
   fcjax rescore results.jsonl -o sceptical.jsonl --context-prior 0.7     reads results.cases.jsonl
   fcjax rescore results.jsonl -o parity.jsonl --graph FR1 --method wmb
 
-With the settings of `fcjax critique`, the results are the same to the byte. An interrupted run resumes when the same
-command is run again. Exit codes: 0 every case was scored, 1 some cases failed, 2 bad usage or unreadable input, 130
-interrupted."""
+With the settings used by `fcjax critique`, the results are byte-for-byte identical. An interrupted run resumes when
+the same command is run again. Exit codes: 0 every case was scored, 1 some cases failed, 2 bad usage or unreadable
+input, 130 interrupted."""
 
 
 @command(epilog=_SCORE_EPILOG)
 @cases_in
-@output(help="File for the results, one per line; - is standard output.")
+@output(help="File for the results, one per line; - for standard output.")
 @limit
 @graph_options
 @k_option
@@ -46,9 +46,9 @@ interrupted."""
 def score(ctx: click.Context, /, source: str, out: str | None, **parameters: Any) -> None:
     """Score cases that have relations.
 
-    Every atom gets a posterior probability and a label, every case its measures. IN is a file of cases (.jsonl,
-    .jsonl.gz, .json), a FactReasoner problem or fact graph, or - for standard input. OUT gets one line of JSON per
-    case (.jsonl, .jsonl.gz) or a list (.json). Without OUT only tables are printed.
+    Computes a posterior probability and a label for each atom, and measures for each case. IN is a file of cases
+    (.jsonl, .jsonl.gz, .json), a FactReasoner problem or fact graph, or - for standard input. OUT receives one JSON
+    line per case (.jsonl, .jsonl.gz) or a list of cases (.json). Without OUT, only tables are printed.
     """
     from fcjax.cli.run_score import run
 
@@ -57,7 +57,7 @@ def score(ctx: click.Context, /, source: str, out: str | None, **parameters: Any
 
 @command(epilog=_RESCORE_EPILOG)
 @cases_in
-@output(required=True, help="File for the results, one per line; - is standard output.")
+@output(required=True, help="File for the results, one per line; - for standard output.")
 @limit
 @rescore_graph
 @number_options
@@ -67,10 +67,10 @@ def score(ctx: click.Context, /, source: str, out: str | None, **parameters: Any
 @engine_options
 @click.pass_context
 def rescore(ctx: click.Context, /, source: str, out: str, **parameters: Any) -> None:
-    """Score the cases of `fcjax critique` with other settings.
+    """Rescore the output of `fcjax critique` with different settings.
 
-    No prompt is sent. IN is the file of cases that `fcjax critique` wrote (results.cases.jsonl), or its results with
-    the cases next to them. OUT gets one line of JSON per case, with feedback.
+    No prompts are sent. IN is the cases file written by `fcjax critique` (results.cases.jsonl), or its results file
+    with the cases file next to it. OUT receives one JSON line per case, with feedback.
     """
     from fcjax.cli.run_score import cases_of, graph_of, run
 
@@ -78,8 +78,8 @@ def rescore(ctx: click.Context, /, source: str, out: str, **parameters: Any) -> 
     related, asked = graph_of(cases), parameters["version"]
     if related and asked and asked > related and not parameters["quiet"]:
         shell.say(
-            f"warning: {cases}: its relations are for --graph {related}, so pairs that only {asked} has are missing; "
-            f"`fcjax critique {cases} --graph {asked}` asks about them"
+            f"warning: {cases}: the relations are for --graph {related}; pairs that only {asked} includes are missing; "
+            f"run `fcjax critique {cases} --graph {asked}` to add them"
         )
     parameters["version"] = asked or related or "FR2"
     run(ctx, cases, out, feedback=True, **parameters)

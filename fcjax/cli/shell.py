@@ -61,11 +61,11 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as error:
-        say(f"error: a bug of fcjax, please report it: {type(error).__name__}: {error}")
+        say(f"error: this is a bug in fcjax, please report it: {type(error).__name__}: {error}")
         if ctx and ctx.meta.get(VERBOSE):
             traceback.print_exc()
         else:
-            say("run the same command with --verbose for the traceback")
+            say("run the same command with --verbose to see the traceback")
         raise click.exceptions.Exit(BROKEN) from error
 
 

@@ -24,10 +24,10 @@ Exit codes: 0 no faults, 1 faults were found, 2 bad usage."""
 @plain_print_options
 @click.pass_context
 def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json: bool) -> None:
-    """List every fault in files.
+    """Check files and list all faults.
 
-    A fault names the file, line, case and field, what was found there and what is expected. A note is about something
-    legal but unusual.
+    Each fault gives the file, line, case and field, what was found there and what is expected. Notes point out content
+    that is valid but unusual.
     """
     from fcjax.io.files import Notice
     from fcjax.io.files import validate as faults_of
@@ -51,7 +51,7 @@ def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json
             if unfinished:
                 cases = shell.counted(unfinished, "case")
                 click.echo(
-                    f"{cases} not ready for `fcjax score`; `fcjax critique` adds what is missing and scores them"
+                    f"{cases} not ready for `fcjax score`; run `fcjax critique` to add what is missing and score them"
                 )
     total = sum(document["n_faults"] for document in documents)
     if as_json:

@@ -64,7 +64,7 @@ class Method(ABC):
         writer = client or critic.client
         if writer is None:
             raise SettingsError(
-                f"{self.name} rewrites with a model, but the critic has no client; give it one, or pass `client`"
+                f"{self.name} needs a model, but the critic has no client; give it a client, or pass `client`"
             )
         self.critic = critic
         self.writer: Client = writer

@@ -40,7 +40,7 @@ def _existing(what: str, folders: bool) -> BeforeValidator:
             return value
         path = Path(info.context or ".") / value
         if not (path.exists() if folders else path.is_file()):
-            raise ConfigError("", repr(value), f"{what}; there is none at {path}")
+            raise ConfigError("", repr(value), f"{what}; nothing was found at {path}")
         return path
 
     return BeforeValidator(check)
@@ -64,7 +64,7 @@ class DataSet(NamedSection):
         values = {"retriever": "local" if corpus else "given", **values}
         if (values["retriever"] == "local") != (corpus is not None):
             seen = "missing" if corpus is None else repr(corpus)
-            raise ConfigError("corpus", seen, "a path with the retriever local, and nothing with any other")
+            raise ConfigError("corpus", seen, "a path if the retriever is local, else nothing")
         return super().completed(values)
 
     @classmethod
@@ -87,7 +87,7 @@ class ModelConfig(NamedSection):
             Field(
                 min_length=2,
                 max_length=2,
-                description="two numbers, US dollars per million tokens of prompts and of answers",
+                description="two numbers, US dollars per million input tokens and per million output tokens",
             ),
         ]
         | None
@@ -101,10 +101,12 @@ class ModelConfig(NamedSection):
     def _has_no_key(self) -> Self:
         for key in self.options:
             if re.sub(r"\W|_", "", key).lower() in ("apikey", "key", "token", "authorization"):
-                raise ConfigError(f"options.{key}", "a key", "the variable that holds it, in api_key_env")
+                raise ConfigError(
+                    f"options.{key}", "an API key", "the name of the variable that holds it, in api_key_env"
+                )
         if self.api_key_env and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.api_key_env):
             # The value is not shown: it may be a key.
-            raise ConfigError("api_key_env", "not the name of a variable", "the name of the one that holds the key")
+            raise ConfigError("api_key_env", "not a variable name", "the name of the variable that holds the key")
         return self
 
 
@@ -184,7 +186,7 @@ class Scores(Section):
     assessors: list[Literal["factscore", "veriscore", "factverify"]] = Field(default_factory=list)
 
 
-_Items: Final = Field(min_length=1, description="a list of one item at least")
+_Items: Final = Field(min_length=1, description="a list of at least one item")
 
 
 class _File(Section):
@@ -206,7 +208,7 @@ class _File(Section):
             names: set[str] = set()
             for i, item in enumerate(items):
                 if item.name in names:
-                    raise ConfigError(f"{key}[{i}].name", repr(item.name), "a name that no other item of the list has")
+                    raise ConfigError(f"{key}[{i}].name", repr(item.name), "a unique name in the list")
                 names.add(item.name)
         models = [one.name for one in self.models]
         named = [(f"correctors[{i}].model", one.model) for i, one in enumerate(self.correctors)]
@@ -215,7 +217,7 @@ class _File(Section):
                 raise ConfigError(place, repr(model), f"{', '.join(map(repr, models))}, as in `models`")
         if not any(one.corrects for one in self.models) and not all(one.model for one in self.correctors):
             seen = "a list without a model that corrects"
-            raise ConfigError("models", seen, "at least one without `corrects: false`")
+            raise ConfigError("models", seen, "at least one model without `corrects: false`")
         return self
 
 

@@ -20,7 +20,7 @@ from fcjax.io.files.streams import Source
 
 Model = TypeVar("Model", bound="Section")
 
-Text = Annotated[str, Field(pattern=r"\S", description="a text")]
+Text = Annotated[str, Field(pattern=r"\S", description="a string")]
 Name = Annotated[str, Field(pattern=r"^[\w+-][\w.+-]{0,63}$", description="up to 64 letters, digits and . _ + -")]
 Checked = Any
 """A value that the class which takes it checks."""
@@ -29,7 +29,7 @@ SECRETS: Final = ("api_key", "key", "token")
 """Keys that would hold a secret, which belongs into an environment variable."""
 
 _TYPES: Final = {
-    "string": "a text",
+    "string": "a string",
     "boolean": "true or false",
     "integer": "a whole number",
     "number": "a number",
@@ -114,9 +114,9 @@ def read_config(path: Source, kind: type[Model]) -> Model:
     except OSError as error:
         raise SettingsError(f"{name}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{name}: is not text in UTF-8 ({error.reason})") from error
+        raise SettingsError(f"{name}: is not UTF-8 text ({error.reason})") from error
     except yaml.YAMLError as error:
-        raise SettingsError(f"{name}: is not YAML ({' '.join(str(error).split())})") from error
+        raise SettingsError(f"{name}: is not valid YAML ({' '.join(str(error).split())})") from error
     try:
         return kind.model_validate(value, context=Path(path).resolve().parent)
     except ValidationError as error:
@@ -154,13 +154,13 @@ def _message(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         key, known = str(error["loc"][-1]), list(parent.get("properties", ()))
         if key in SECRETS:
-            return f"{what} is a key; name the variable that holds it in api_key_env"
+            return f"{what} is an API key; give the name of the variable that holds it in api_key_env"
         close = get_close_matches(key, known, 1)
         meant = f"; did you mean {close[0]}?" if close else ""
         return f"{what} is unknown; allowed: {', '.join(known)}{meant}"
     value = error["input"]
     if error["loc"][-1:] == ("[key]",) or error["type"] == "invalid_key":
-        return f"{place.removesuffix('.[key]')} is a key that is {type(value).__name__}; allowed: keys that are text"
+        return f"{place.removesuffix('.[key]')} is a key of type {type(value).__name__}; allowed: string keys"
     seen = "empty" if value is None else "a mapping" if isinstance(value, dict) else f"{value!r:.60}"
     if error["type"] == "missing" or value == []:
         seen = "missing or empty" if node.get("minItems") == 1 else "missing" if value != [] else "[]"

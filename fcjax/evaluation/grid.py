@@ -90,7 +90,7 @@ def run_grid(
     except OSError as error:
         raise OutputError(f"{home}: the folder cannot be created ({error.strerror or error})") from error
     if others and not any((home / name).exists() for name in ("state.json", "plan.json")):
-        raise OutputError(f"{home}: holds {' and '.join(others)}, but not an evaluation; name another folder")
+        raise OutputError(f"{home}: contains {' and '.join(others)} but no evaluation; specify another folder")
     with ExitStack() as opened:
         opened.enter_context(locked(home / "state.json"))
         resources = opened.enter_context(

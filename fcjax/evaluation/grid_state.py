@@ -69,7 +69,9 @@ class GridState:
             try:
                 self._done = dict(orjson.loads(path.read_bytes()))
             except (OSError, ValueError, TypeError) as error:
-                raise OutputError(f"{path}: is not the state of an evaluation; name another folder") from error
+                raise OutputError(
+                    f"{path}: does not contain the state of an evaluation; specify another folder"
+                ) from error
 
     def has(self, name: str, fingerprint: str) -> bool:
         return self._done.get(name) == fingerprint

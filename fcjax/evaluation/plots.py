@@ -100,7 +100,7 @@ def _figure(path: str | Path, panels: Sequence[str], width: float) -> Iterator[d
     """A figure with a panel per name, written to `path` at the end."""
     path = Path(path)
     if path.suffix not in SUFFIXES:
-        raise SettingsError(f"{path}: a picture is written as {' or '.join(SUFFIXES)}; change the file's name")
+        raise SettingsError(f"{path}: plots are saved as {' or '.join(SUFFIXES)}; change the file extension")
     matplotlib = load("matplotlib", "plots", "a picture")
     figures = load("matplotlib.figure", "plots", "a picture")
     # Text stays text in an SVG, and ids have a fixed salt, so that neither fonts nor random ids change the file.

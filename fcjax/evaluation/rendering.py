@@ -102,7 +102,9 @@ def _plan(home: Path) -> dict[str, Any]:
     try:
         found = orjson.loads(path.read_bytes())
     except FileNotFoundError:
-        raise InputError(f"{home}: holds no evaluation; name the folder of `fcjax eval GRID.yaml -o FOLDER`") from None
+        raise InputError(
+            f"{home}: does not contain an evaluation; specify the output folder of `fcjax eval GRID.yaml -o FOLDER`"
+        ) from None
     except (OSError, orjson.JSONDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     return dict(found)

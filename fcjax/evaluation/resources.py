@@ -237,7 +237,7 @@ def _endpoint(given: ModelConfig, place: str) -> Endpoint | Transport:
         key = None
         if given.api_key_env is not None and not (key := os.environ.get(given.api_key_env)):
             raise SettingsError(
-                f"api_key_env names {given.api_key_env}, which is not set; set it, or name another variable"
+                f"the variable {given.api_key_env} in api_key_env is not set; set it, or give another variable"
             )
         if given.litellm:
             return LitellmTransport(

@@ -236,7 +236,7 @@ class Table:
         path = Path(path)
         writers = {".md": self.markdown, ".tex": self.latex, ".csv": self.csv}
         if path.suffix not in writers:
-            raise SettingsError(f"{path}: a table is written as {', '.join(writers)}; change the file's name")
+            raise SettingsError(f"{path}: tables are saved as {', '.join(writers)}; change the file extension")
         try:
             path.write_text(writers[path.suffix](), encoding="utf-8", newline="")
         except OSError as error:

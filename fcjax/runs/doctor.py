@@ -98,14 +98,14 @@ def _pair(hypothesis: str, premise: str = _PREMISE) -> Pair:
 async def _models(endpoint: Endpoint) -> tuple[Check, int | None]:
     listed = await list_models(endpoint)
     if isinstance(listed, Failure):
-        words = f"{endpoint.name} lists no models ({listed.reason}); that alone does no harm"
+        words = f"{endpoint.name} does not list its models ({listed.reason}); this alone is not a problem"
         return Check("models", Verdict.LIMITED, words), None
     names = [model.name for model in listed]
     values = {"models": names}
     for model in listed:
         if model.name == endpoint.model:
             return Check(
-                "models", Verdict.GOOD, f"{endpoint.model} is among {len(names)} listed", values
+                "models", Verdict.GOOD, f"{endpoint.model} is one of {len(names)} listed", values
             ), model.context
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "none"
     words = f"{endpoint.model} is not listed (listed: {shown}); some servers answer to any name"
@@ -118,9 +118,9 @@ def _answer(reply: Reply | Failure) -> Check:
         return Check("answer", Verdict.BAD, f"no answer: {reply.reason}", {"failure": reply.kind})
     values = {"seconds": round(reply.seconds, 3), "served": reply.model}
     if reply.reasoning:
-        words = "it reasons before it answers, which takes tokens and time: give it room with --max-tokens"
+        words = "the model reasons before it answers, which takes tokens and time: increase --max-tokens"
         return Check("answer", Verdict.LIMITED, words, values)
-    return Check("answer", Verdict.GOOD, f"it answers, in {reply.seconds:.2f} s", values)
+    return Check("answer", Verdict.GOOD, f"answered in {reply.seconds:.2f} s", values)
 
 
 def _labels(questions: list[Question], replies: list[Reply | Failure]) -> Check:
@@ -133,11 +133,11 @@ def _labels(questions: list[Question], replies: list[Reply | Failure]) -> Check:
     values = {"asked": len(read), "read": count, "right": right}
     if not count:
         shown = next((reply.text for reply in replies if isinstance(reply, Reply)), "")
-        words = f"no label can be read in its answers, such as {shown[:80]!r}: relations would fail; take another model"
+        words = f"no label found in answers such as {shown[:80]!r}: relations would fail; use another model"
         return Check("labels", Verdict.BAD, words, values)
-    words = f"{count} of {len(read)} answers can be read, {right} of these easy ones are right"
+    words = f"{count} of {len(read)} answers can be read, {right} are correct (the questions are easy)"
     if count < len(read):
-        words += "; what cannot be read is asked again, and may fail"
+        words += "; unreadable answers are requested again, and may fail"
     if right < len(read):
         words += "; a stronger model may be worth its price"
     return Check("labels", Verdict.GOOD if right == len(read) else Verdict.LIMITED, words, values)
@@ -149,16 +149,16 @@ def _logprobs(questions: list[Question], replies: list[Reply | Failure]) -> Chec
     answers = [q.read(r).get(0) for q, r in zip(questions, replies, strict=True) if isinstance(r, Reply)]
     probabilities = [round(answer.p, 6) for answer in answers if answer and answer.p is not None]
     values = {"top_logprobs": top, "probabilities": probabilities}
-    remedy = "use --votes N to estimate probabilities from N more answers, or state one with --default P"
+    remedy = "use --votes N to estimate probabilities from N more answers, or set a fixed one with --default P"
     if not tokens:
-        return Check("logprobs", Verdict.LIMITED, f"none come: {remedy}", values)
+        return Check("logprobs", Verdict.LIMITED, f"not returned: {remedy}", values)
     if not probabilities:
-        return Check("logprobs", Verdict.LIMITED, f"none for a label: {remedy}", values)
+        return Check("logprobs", Verdict.LIMITED, f"not returned for labels: {remedy}", values)
     if not top:
-        words = "they come without alternatives: what a label does not get counts as other labels'"
+        words = "returned without alternatives: the remaining probability is assigned to the other labels"
         return Check("logprobs", Verdict.LIMITED, words, values)
     shown = ", ".join(f"{p:.4f}" for p in probabilities)
-    words = f"{top} alternatives a token; probabilities of its labels here: {shown}"
+    words = f"{top} alternatives per token; label probabilities in this test: {shown}"
     return Check("logprobs", Verdict.GOOD, words, values)
 
 
@@ -168,10 +168,10 @@ def _packed(question: Question, reply: Reply | Failure) -> Check:
     read = question.read(reply)
     right = sum(read[i].label is known for i, known in enumerate(_KNOWN.values()) if i in read)
     values = {"asked": len(_KNOWN), "read": len(read), "right": right}
-    words = f"{len(read)} of {len(_KNOWN)} labels of a packed answer can be read, {right} are right"
+    words = f"{len(read)} of {len(_KNOWN)} labels in a packed answer can be read, {right} are correct"
     if len(read) == right == len(_KNOWN):
         return Check("packed", Verdict.GOOD, f"{words}: --style packed will save prompts", values)
-    return Check("packed", Verdict.LIMITED, f"{words}: rather use --style pairwise", values)
+    return Check("packed", Verdict.LIMITED, f"{words}: use --style pairwise instead", values)
 
 
 async def _context_by_refusal(client: Client) -> int | None:
@@ -200,12 +200,13 @@ def _context(context: int | None, max_tokens: int) -> Check:
         f"{packed.pack}, {need['contexts']:,} with another passage (FR3)"
     )
     if context is None:
-        return Check("context", Verdict.LIMITED, f"it does not say how many tokens it takes; {needs}", values)
+        return Check("context", Verdict.LIMITED, f"the endpoint does not report its context size; {needs}", values)
     if context >= max(need.values()):
         return Check("context", Verdict.GOOD, f"{context:,} tokens; {needs}", values)
     verdict = Verdict.LIMITED if context >= need["pairwise"] else Verdict.BAD
     words = (
-        f"only {context:,} tokens: what is longer fails with context_overflow; {needs}; serve it with a longer context"
+        f"only {context:,} tokens: longer prompts fail with context_overflow; {needs}; serve the model with a longer "
+        f"context"
     )
     return Check("context", verdict, words, values)
 
@@ -235,15 +236,16 @@ async def _speed(client: Client, prompts: int, model: RelationModel, random: Ran
         "failed": dict(failed),
     }
     if not answered:
-        words = f"none of {prompts} prompts at once was answered ({', '.join(failed)}): lower --concurrency"
+        words = f"none of {prompts} concurrent prompts was answered ({', '.join(failed)}): lower --concurrency"
         return Check("speed", Verdict.BAD, words, values)
     words = (
-        f"{latency:.2f} s for one prompt alone, {pace:,.1f} prompts a second together: a long case (26 atoms, 53 "
+        f"{latency:.2f} s for a single prompt, {pace:,.1f} prompts per second in parallel: a long case (26 atoms, 53 "
         f"contexts, FR2) takes about {_duration(_CASE / pace)} pairwise"
     )
     if failed or values["repeated"]:
         words += (
-            f"; {failed.total()} of {prompts} failed and {values['repeated']} calls were repeated: lower --concurrency"
+            f"; {failed.total()} of {prompts} failed and {values['repeated']} requests were repeated: "
+            "lower --concurrency"
         )
         return Check("speed", Verdict.LIMITED, words, values)
     return Check("speed", Verdict.GOOD, words, values)

@@ -127,7 +127,7 @@ class FileRun(Generic[Found]):
             return
         for out in (self._out, self._cases_out):
             if out is not None and os.path.isfile(out):
-                seen = f"the store answers none of {counted(asked, 'prompt')}, so the file is left as it was"
+                seen = f"the store has no answer to any of {counted(asked, 'prompt')}, so the file is unchanged"
                 raise InputError(f"{output_name(out)}: {seen}; use the model and settings of the run to be repeated")
 
 
@@ -189,7 +189,9 @@ def _check_outputs(source: Source, outs: list[Source], appends: bool) -> None:
             check_folder(one)
     names = [os.path.realpath(one) for one in outs if os.fspath(one) != "-"]
     if len(set(names)) < len(names) or [os.fspath(one) for one in outs].count("-") > 1:
-        raise OutputError(f"{output_name(outs[0])}: results and cases cannot go to the same file; name another one")
+        raise OutputError(
+            f"{output_name(outs[0])}: results and cases cannot go to the same file; specify two different files"
+        )
 
 
 async def _with_resources(

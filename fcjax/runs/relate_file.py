@@ -91,9 +91,9 @@ def _preview(path: str, version: Version, limit: int | None) -> Preview:
         if case.status.failed:
             return None  # it has its reason
         if case.atoms is None:
-            return "the case has no `atoms`: the stages atomize and retrieve are missing; add what they would find"
+            return "the case has no `atoms`; run the stages atomize and retrieve first, or add atoms and contexts"
         if not is_ready(case):
-            return "the case has no `contexts`: the stage retrieve is missing; add what it would find"
+            return "the case has no `contexts`; run the stage retrieve first, or add contexts"
         try:
             pairs += sum(1 for _ in Agenda.of(case, version).pairs())
         except InputError as error:

@@ -174,7 +174,7 @@ def _kept_rows(
     Raises `OutputError` before the first one where the file, or the one where its lines gather, holds anything that is
     not this run's own. `id_of` gives the id of case `i`: a line that was cut short must be that case's.
     """
-    remedy = "name another file, or overwrite it (--overwrite)"
+    remedy = "specify another file, or overwrite it (--overwrite)"
     work = working_file(out)
     end = 0
 
@@ -184,13 +184,13 @@ def _kept_rows(
             for count, row in enumerate(rows, 1):
                 if count > total:
                     raise OutputError(
-                        f"{name}: holds more results than the {counted(total, 'case')} of this run; {remedy}"
+                        f"{name}: contains more results than the {counted(total, 'case')} of this run; {remedy}"
                     )
                 if row.get("fingerprint") != print_of(count - 1):
                     what = "is not a result of this input with these settings"
                     raise OutputError(f"{name}: line {count} {what}; {remedy}")
         except InputError as error:
-            raise OutputError(f"{name}: is not a file of results; {remedy}") from error
+            raise OutputError(f"{name}: is not a results file; {remedy}") from error
         return count
 
     def finished_rows() -> Iterator[Row]:
@@ -232,14 +232,16 @@ def one_graph(source: Source, format: Format, settings: Settings, case_id: str |
     if format == "uai":
         return FactGraph.from_model(read_uai(source))
     if format not in ("cases", "problem", "graph"):
-        raise SettingsError(f"{display_name(source)}: {format} make no graph; allowed: cases, problem, graph, uai")
+        raise SettingsError(
+            f"{display_name(source)}: cannot build a graph from {format}; allowed: cases, problem, graph, uai"
+        )
     rows: Iterator[FileRow[Any]] = read_graphs(source) if format == "graph" else read_cases(source)
     named = (row for row in rows if case_id in (None, row.id))
     row, other = next(named, None), next(named, None)
     if row is None or other is not None:
         seen = "no case" if row is None else "several cases"
         having = "" if case_id is None else f" with the id {case_id!r}"
-        fault = f"the file has {seen}{having}; allowed: one (an id chooses it: --case ID)"
+        fault = f"the file has {seen}{having}; allowed: one (select it with --case ID)"
         raise InputError(Fault(fault, file=display_name(source)))
     if row.value is None:
         raise row.error

@@ -296,7 +296,7 @@ def test_export_and_import_give_the_same_store(store, tmp_path):
 
 def test_import_leaves_what_is_answered_as_it_is(store, tmp_path):
     done = cache("import", write(tmp_path / "rows.jsonl", HAND_MADE), "--store", store)
-    assert b"2 rows added; 1 already there" in done.stdout
+    assert b"2 rows added; 1 already in the store" in done.stdout
     assert asked_of(store)[0] == PRICED
 
 

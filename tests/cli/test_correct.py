@@ -135,7 +135,7 @@ def test_results_of_critique_are_gone_on_from(run, source, server, tmp_path):
     assert not any("<text>\n" in question for question, n in server.asked.items() if n > 1)  # none taken apart again
     (tmp_path / "found.cases.jsonl").unlink()
     done = run(found, "-o", tmp_path / "out.jsonl")
-    assert (done.returncode, "their cases are not in" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "with their cases does not exist" in done.stderr.decode()) == (UNUSABLE, True)
 
 
 @pytest.mark.parametrize("name", CORRECTORS[1:])
@@ -216,7 +216,7 @@ def test_a_wording_of_ones_own(run, source, server, tmp_path):
     ("args", "words"),
     [
         ([], "add -o OUT"),
-        (["-o", "-", "--json"], "both want standard output"),
+        (["-o", "-", "--json"], "both use standard output"),
         (["-o", "out", "--corrector", "llm1", "--theta", "0.5"], "--theta has no effect with this --corrector"),
         (["-o", "out", "--corrector", "rac", "--no-guard", "all"], "--no-guard has no effect with this --corrector"),
         (

@@ -92,7 +92,7 @@ def test_rescore_takes_the_version_that_was_asked_for(run, source, tmp_path):
     assert (tmp_path / "less.jsonl").read_bytes() != out.read_bytes()
     (tmp_path / "out.cases.jsonl").unlink()
     done = fcjax("rescore", out, "-o", tmp_path / "none.jsonl")
-    assert (done.returncode, "their cases are not in" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "with their cases does not exist" in done.stderr.decode()) == (UNUSABLE, True)
 
 
 def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
@@ -193,7 +193,7 @@ def test_results_stand_for_the_cases_beside_them(run, source, server, tmp_path):
     assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True)
     (tmp_path / "out.cases.jsonl").unlink()
     done = run(out, "-o", tmp_path / "three.jsonl", *packed)
-    assert (done.returncode, "are not in" in done.stderr.decode()) == (UNUSABLE, True)
+    assert (done.returncode, "does not exist" in done.stderr.decode()) == (UNUSABLE, True)
 
 
 def test_rescore_warns_of_relations_that_were_never_asked_for(run, source, tmp_path):
@@ -318,8 +318,8 @@ def test_domains_are_looked_at_once(server, source, tmp_path, retriever, here):
     ("args", "env", "words"),
     [
         ([], {}, "add -o OUT"),
-        (["-o", "-", "--json"], {}, "both want standard output"),
-        (["-o", "out", "--cases", "-", "--json"], {}, "both want standard output"),
+        (["-o", "-", "--json"], {}, "both use standard output"),
+        (["-o", "out", "--cases", "-", "--json"], {}, "both use standard output"),
         (["-o", "out"], {"FCJAX_MODEL": ""}, "no model given"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--retriever", "wikipedia"], {}, "--corpus has no effect with --retriever wikipedia"),
@@ -350,7 +350,7 @@ def test_what_cannot_be_used_is_said_in_one_line(run, source, tmp_path, args, en
         (["--contexts-per-atom", "0"], "Invalid value for '--contexts-per-atom'"),
         (["--sample", "0"], "Invalid value for '--sample'"),
         (["--from-stage", "score"], "Invalid value for '--from-stage'"),
-        (["-o", ""], "the name is empty; expected a file, or -"),
+        (["-o", ""], "the file name is empty; expected a file, or -"),
     ],
 )
 def test_options_that_make_no_sense_are_bad_usage(run, source, tmp_path, server, args, words):
@@ -378,11 +378,11 @@ def test_nothing_is_written_into_the_corpus(server, source, tmp_path):
     corpus_of(folder)
     (folder / "one.txt").write_text("A document.")
     (tmp_path / "loop").symlink_to("loop")
-    inside = "is inside of the corpus"
+    inside = "is inside the corpus"
     for out, words in (
         ("documents/one.txt", inside),
         ("documents/new.jsonl", inside),
-        ("loop", "a link that leads to itself"),
+        ("loop", "a symbolic link to itself"),
     ):
         done = fcjax("critique", source, "-o", tmp_path / out, "--corpus", folder, **settings(server, tmp_path))
         assert (done.returncode, words in done.stderr.decode()) == (UNUSABLE, True), out

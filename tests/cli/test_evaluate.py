@@ -154,10 +154,10 @@ def test_stopped_at_any_moment_it_goes_on(run, server, tmp_path, signal_):
     ("args", "words"),
     [
         (["grid.yaml"], "add -o FOLDER"),
-        (["grid.yaml", "-o", "out", "--replay"], "there is no store there"),
-        ([".", "-n"], "--dry-run has no effect with a folder, whose tables are made again"),
-        (["."], "holds no evaluation"),
-        (["towns.jsonl", "-n"], "is not YAML"),
+        (["grid.yaml", "-o", "out", "--replay"], "no store is there"),
+        ([".", "-n"], "--dry-run has no effect with a folder, whose tables are only recreated"),
+        (["."], "does not contain an evaluation"),
+        (["towns.jsonl", "-n"], "is not valid YAML"),
         (["bad.yaml", "-n"], "bad.yaml: data is missing or empty"),
     ],
 )

@@ -90,7 +90,7 @@ def test_some_failed_cases_give_exit_code_one_and_a_warning_where_a_stage_is_mis
 def test_cases_none_of_which_can_be_read_give_exit_code_two(tmp_path):
     done = fcjax("score", write(tmp_path / "cases.jsonl", "{broken", "[1]"))
     assert done.returncode == UNUSABLE
-    assert "no case could be read" in done.stderr.decode()
+    assert "no cases could be read" in done.stderr.decode()
 
 
 def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path):
@@ -105,7 +105,7 @@ def test_what_cannot_be_used_is_said_in_one_line_before_any_work(good, tmp_path)
         ("score", good, "-o", tmp_path / "no" / "out.jsonl"): "create the folder",
         ("score", good, "--k", "0"): "at least 1",
         ("score", good, "--memory", "lots"): "500M",
-        ("score", good, "--json", "-o", "-"): "both want standard output",
+        ("score", good, "--json", "-o", "-"): "both use standard output",
     }
     for args, message in attempts.items():
         done = fcjax(*args)
@@ -367,7 +367,7 @@ def test_validate_says_what_makes_bare_responses_ready(good, tmp_path):
     source = write(tmp_path / "in.jsonl", {"id": "1", "response": "One."}, {"id": "2", "response": "Two."})
     done = fcjax("validate", source)
     assert done.returncode == OK
-    assert "2 cases not ready for `fcjax score`; `fcjax critique` adds what is missing" in done.stdout.decode()
+    assert "2 cases not ready for `fcjax score`; run `fcjax critique` to add what is missing" in done.stdout.decode()
     assert "critique" not in fcjax("validate", good).stdout.decode()
 
 
@@ -480,7 +480,7 @@ def test_a_bug_is_one_line_and_a_traceback_only_where_asked_for(good, tmp_path):
     broken.write_text("import fcjax.runs.input_scan\nfcjax.runs.input_scan.scan_input = None\n")
     done = fcjax("score", good, PYTHONPATH=str(tmp_path))
     assert done.returncode == 70
-    assert "a bug of fcjax" in done.stderr.decode()
+    assert "a bug in fcjax" in done.stderr.decode()
     args = [SCRIPT, "score", str(good), "--verbose"]
     loud = subprocess.run(args, capture_output=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=False)
     assert b"Traceback" in loud.stderr

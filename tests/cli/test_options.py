@@ -189,8 +189,8 @@ WITHOUT_EFFECT = [
     (BASELINE + "--style packed", "--style", "use --corrector factcorrector"),
     (BASELINE + "--effort fast", "--effort", "use --corrector factcorrector"),
     (BASELINE + "--graph FR1", "--graph", "use --corrector factcorrector"),
-    ("correct in.jsonl -o out --no-guard all --guard-by text", "--guard-by", "keep that guard"),
-    ("correct in.jsonl -o out --no-guard supported --may-lose 0.1", "--may-lose", "keep that guard"),
+    ("correct in.jsonl -o out --no-guard all --guard-by text", "--guard-by", "keep the supported guard"),
+    ("correct in.jsonl -o out --no-guard supported --may-lose 0.1", "--may-lose", "keep the supported guard"),
     ("correct in.jsonl -o out --refiner-price 1 1", "--refiner-price", "add --refiner-model"),
     # Conversion
     ("convert in.jsonl out.jsonl --case 1", "--case", "add --to uai"),
@@ -201,10 +201,10 @@ WITHOUT_EFFECT = [
     ("convert in.jsonl out.jsonl --atom-prior 0.5", "--atom-prior", "add --to graph or --to uai"),
     ("convert graphs.json out.json --to graph --preset release", "--preset", "use --to cases"),
     # Evaluation
-    ("eval grid -o out", "--output", "name a YAML file"),
-    ("eval grid --replay", "--replay", "name a YAML file"),
-    ("eval grid --dry-run", "--dry-run", "name a YAML file"),
-    ("eval grid --budget-tokens 5", "--budget-tokens", "name a YAML file"),
+    ("eval grid -o out", "--output", "specify a YAML file"),
+    ("eval grid --replay", "--replay", "specify a YAML file"),
+    ("eval grid --dry-run", "--dry-run", "specify a YAML file"),
+    ("eval grid --budget-tokens 5", "--budget-tokens", "specify a YAML file"),
     # Data sets
     ("data factscore in.jsonl -o out --seed 1", "--seed", "add one of these"),
     ("data finetune in.jsonl -o out --limit 1 --seed 1", "--seed", "add --split train"),
@@ -259,7 +259,7 @@ def test_domains_and_priors_where_all_contexts_are_given(run, tmp_path):
     line = LOCAL + "--deny-domain example.org --priors priors.toml"
     done = run(line)
     assert done.exit_code == UNUSABLE
-    assert "--deny-domain and --priors would have no effect: no case retrieves contexts" in done.stderr
+    assert "--deny-domain and --priors would have no effect: all cases already have contexts" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -132,7 +132,7 @@ def test_failures_are_named(run, tmp_path, server):
     done = run(source, "-o", tmp_path / "out.jsonl")
     assert done.returncode == SOME_FAILED
     message = done.stderr.decode()
-    assert "1 of 2 cases cannot be asked about; case 2: the case has no `atoms`" in message
+    assert "1 of 2 cases cannot be processed; case 2: the case has no `atoms`" in message
     assert "case 'x', c0 to a0: unreadable: no label can be read in 'cannot say'" in message
     assert "1 failed" in done.stdout.decode()
 
@@ -152,7 +152,7 @@ def test_a_template_of_ones_own(run, source, server, tmp_path):
     ("args", "env", "words"),
     [
         ([], {}, "add -o OUT"),
-        (["-o", "-", "--json"], {}, "both want standard output"),
+        (["-o", "-", "--json"], {}, "both use standard output"),
         (["-o", "out"], {"FCJAX_MODEL": ""}, "no model given"),
         (["-o", "out"], {"OPENAI_API_KEY": "sk-wrong-key-entirely"}, "set OPENAI_API_KEY to a key"),
         (["-o", "out", "--budget-dollars", "1"], {}, "price is unknown"),

@@ -172,7 +172,7 @@ def test_fr1_without_own_contexts_is_a_status_of_the_case(tmp_path):
 def test_a_file_in_which_nothing_can_be_related_is_an_error(tmp_path):
     source = write(tmp_path / "in.jsonl", {"id": "x"}, {"id": "y", "atoms": [{"id": "a", "text": "t"}]})
     with ScriptedServer(judge) as server:
-        with pytest.raises(InputError, match="stages atomize and retrieve are missing.*1 other row"):
+        with pytest.raises(InputError, match="run the stages atomize and retrieve.*1 other row"):
             relate_file(source, tmp_path / "out.jsonl", client_of(server))
         with pytest.raises(OutputError, match="is also the input"):
             relate_file(source, source, client_of(server))
@@ -258,7 +258,7 @@ def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
         relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
         before = (tmp_path / "out.jsonl").read_bytes()
         packed = RelationConfig(model=RelationModel(style="packed"))
-        with pytest.raises(InputError, match=r"out\.jsonl: the store answers none of \d+ prompts"):
+        with pytest.raises(InputError, match=r"out\.jsonl: the store has no answer to any of \d+ prompts"):
             relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), packed)
         assert (tmp_path / "out.jsonl").read_bytes() == before
         wider = RelationConfig(version="FR3")  # some answers are there: what is missing is a failure in its place

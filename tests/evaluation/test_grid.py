@@ -425,14 +425,14 @@ correctors: [llm1]
     [
         ("", "the file is empty; allowed: keys with values"),
         ("- a", "the file is ['a']; allowed: keys with values"),
-        ("data: [", "is not YAML"),
+        ("data: [", "is not valid YAML"),
         (BASE + "metrics: []", "metrics is unknown; allowed: seed, store, data, models"),
         (BASE.replace("data:", "dat:"), "dat is unknown"),
-        (BASE.replace("correctors: [llm1]", ""), "correctors is missing or empty; allowed: a list of one item"),
+        (BASE.replace("correctors: [llm1]", ""), "correctors is missing or empty; allowed: a list of at least one"),
         (BASE.replace("[llm1]", "llm1"), "correctors is 'llm1'; allowed: a list"),
         (BASE.replace("[llm1]", "[llm3]"), "correctors[0].name is 'llm3'; allowed: 'factcorrector', 'llm1'"),
         (BASE.replace("[llm1]", "[{name: x, method: llm3}]"), "correctors[0].method is 'llm3'; allowed: 'fact"),
-        (BASE.replace("[llm1]", "[llm1, llm1]"), "correctors[1].name is 'llm1'; allowed: a name that no other item"),
+        (BASE.replace("[llm1]", "[llm1, llm1]"), "correctors[1].name is 'llm1'; allowed: a unique name"),
         (BASE.replace("[llm1]", "[{name: llm1, theta: 1}]"), "correctors[0].theta is unknown; allowed: name"),
         (BASE.replace("[llm1]", "[{name: llm1, model: big}]"), "correctors[0].model is 'big'; allowed: 'small'"),
         (BASE.replace("[llm1]", "[{name: factcorrector, guards: {may_lose: 2}}]"), "[0].guards.may_lose is 2"),
@@ -442,7 +442,7 @@ correctors: [llm1]
         (BASE.replace("corpus.jsonl", "nothing"), "data[0].corpus is 'nothing'; allowed: a folder or file"),
         (BASE.replace("corpus:", "retriever: wikipedia, corpus:"), "data[0].corpus is 'corpus.jsonl'; allowed"),
         (BASE.replace("corpus:", "limit: 0, corpus:"), "data[0].limit is 0; allowed: a whole number from 1"),
-        (BASE.replace("model: s", "model: s, api_key: sk-1"), "models[0].api_key is a key; name the variable"),
+        (BASE.replace("model: s", "model: s, api_key: sk-1"), "models[0].api_key is an API key; give the name"),
         (BASE.replace("model: s", "model: s, price: [1]"), "models[0].price is [1]; allowed: two numbers"),
         (BASE.replace("model: s", "model: s, corrects: maybe"), "models[0].corrects is 'maybe'; allowed: true"),
         (BASE.replace("model: s", "model: s, corrects: false"), "models is a list without a model that corrects"),
@@ -468,7 +468,10 @@ def test_faults_of_a_plan_are_named(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("model: s", "model: s, api_key_env: NOT_SET_ANYWHERE"), "small: api_key_env names NOT_SET_ANYWHERE"),
+        (
+            ("model: s", "model: s, api_key_env: NOT_SET_ANYWHERE"),
+            "small: the variable NOT_SET_ANYWHERE in api_key_env is not set",
+        ),
         (("model: s", "model: s, options: {model: x}"), "the model small: options.model is set"),
         (("[llm1]", "[{name: factcorrector, theta: 2}]"), "correctors[0].theta is 2; allowed: a number"),
         (("[llm1]", "[{name: critic, rounds: 0}]"), "correctors[0].rounds is 0"),
@@ -485,17 +488,17 @@ def test_faults_are_raised_before_any_work(tmp_path, change, words):
 
 
 def test_folders_without_an_evaluation(tmp_path):
-    with pytest.raises(InputError, match="holds no evaluation"):
+    with pytest.raises(InputError, match="does not contain an evaluation"):
         render(tmp_path)
     write(tmp_path / "towns.jsonl", *towns((1, 2)))
     (tmp_path / "grid.yaml").write_text(BASE)
     for text in ("no JSON", "[1, 2]", "3"):
         (tmp_path / "state.json").write_text(text)
-        with pytest.raises(OutputError, match="is not the state of an evaluation"):
+        with pytest.raises(OutputError, match="does not contain the state of an evaluation"):
             run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "report.md").write_text("of a year's work")
-    with pytest.raises(OutputError, match=r"holds report\.md, but not an evaluation"):
+    with pytest.raises(OutputError, match=r"contains report\.md but no evaluation"):
         run_grid(read_plan(tmp_path / "grid.yaml"), tmp_path / "mine")
     with pytest.raises(OutputError, match="the folder cannot be created"):
         run_grid(read_plan(tmp_path / "grid.yaml"), Path(tmp_path / "grid.yaml" / "out"))

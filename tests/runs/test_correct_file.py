@@ -279,7 +279,7 @@ def test_a_journal_of_another_run_is_not_written_over(server, source, tmp_path):
 
 def test_a_replay_without_answers_takes_no_place(server, source, tmp_path):
     out = write(tmp_path / "out.jsonl", "kept")
-    with Store.open(tmp_path / "store") as store, pytest.raises(InputError, match="the store answers none"):
+    with Store.open(tmp_path / "store") as store, pytest.raises(InputError, match="the store has no answer"):
         correct_file(source, out, method_of(server, store=store, replay=True))
     assert out.read_text() == "kept\n"
 

@@ -439,7 +439,7 @@ def test_a_replay_without_any_answer_takes_no_files_place(server, source, tmp_pa
     out = tmp_path / "out.jsonl"
     critique_file(source, out, critic_of(server))
     before = files(out)
-    with Store.open(tmp_path / "store") as store, pytest.raises(InputError, match="answers none of .* left as it was"):
+    with Store.open(tmp_path / "store") as store, pytest.raises(InputError, match="no answer to any of .* unchanged"):
         critique_file(source, out, critic_of(server, store=store, replay=True))
     assert files(out) == before
 

@@ -69,11 +69,11 @@ def test_a_good_endpoint():
 @pytest.mark.parametrize(
     ("answer", "name", "verdict", "words"),
     [
-        (without_logprobs, "logprobs", "limited", "none come: use --votes N"),
+        (without_logprobs, "logprobs", "limited", "not returned: use --votes N"),
         (without_alternatives, "logprobs", "limited", "without alternatives"),
         (reasons, "answer", "limited", "--max-tokens"),
         (says_its_context, "context", "limited", "only 2,048 tokens"),
-        (lambda messages: "[neutral]", "labels", "limited", "1 of these easy ones are right"),
+        (lambda messages: "[neutral]", "labels", "limited", "1 are correct"),
         (lambda messages: "[neutral]", "packed", "limited", "use --style pairwise"),
         (lambda messages: "well, well", "labels", "bad", "such as 'well, well'"),
         (lambda messages: {"status": 404, "body": {"error": "no such model"}}, "answer", "bad", "no such model"),
@@ -105,7 +105,7 @@ def test_an_endpoint_that_cannot_keep_up():
     with ScriptedServer(knows, weather=["ok"] * 5 + ["429 after 20ms"] * 4) as server:
         found = examined(server)["speed"]
     assert found.verdict == "limited"
-    assert "4 calls were repeated" in found.words
+    assert "4 requests were repeated" in found.words
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ METHOD: Final = ("corrector", "theta", "rounds", "no_guards", "guard_by", "may_l
 
 correction_options = options(
     _correction(
-        "--theta", type=Amount(0, 1), metavar="T", help="Keep a response whose precision Pr is at least T. [default: 1]"
+        "--theta",
+        type=Amount(0, 1),
+        metavar="T",
+        help="Leave responses with a precision Pr of at least T unchanged. [default: 1]",
     ),
     _correction(
         "--rounds",
@@ -32,32 +35,34 @@ correction_options = options(
         type=click.Choice(CORRECTORS),
         default="factcorrector",
         show_default=True,
-        help="Method of correction. The other ones are for comparison and do not evaluate their revisions.",
+        help="Correction method. All but factcorrector are baselines, which do not evaluate their revisions.",
     ),
     _correction(
         "--no-guard",
         "no_guards",
         type=click.Choice([*GUARDS, "all"]),
         multiple=True,
-        help="Accept a better revision that loses supported statements (supported), returns to an earlier text "
-        "(oscillation), or changes in length or language; repeatable.",
+        help="Accept a better revision even if it loses supported statements (supported), repeats an earlier text "
+        "(oscillation), or differs in length or language; repeatable.",
     ),
     _correction(
         "--guard-by",
         type=click.Choice(["relation", "text"]),
-        help="A supported statement is kept if the revision entails it (relation) or repeats it word for word (text). "
-        "[default: relation]",
+        help="When a supported statement counts as kept: if the revision entails it (relation) or contains it verbatim "
+        "(text). [default: relation]",
     ),
     _correction(
         "--may-lose",
         type=Amount(0, 1),
         metavar="X",
-        help="Fraction of supported statements that may be lost. [default: 0]",
+        help="Fraction of supported statements that a revision may lose. [default: 0]",
     ),
-    _correction("--refiner-model", metavar="NAME", help="Model that rewrites. [default: the critic's]"),
-    _correction("--refiner-base-url", metavar="URL", help="Endpoint of that model. [default: the critic's]"),
-    _correction("--refiner-config", metavar="FILE", type=FILE, help="Same as --config, for that model."),
-    _correction("--refiner-price", type=PRICES, metavar="IN OUT", help="Same as --price, for that model."),
-    _correction("--refine-template", metavar="FILE", type=FILE, help="Prompt template that asks for a revision."),
+    _correction("--refiner-model", metavar="NAME", help="Model that rewrites responses. [default: the critic's model]"),
+    _correction(
+        "--refiner-base-url", metavar="URL", help="Endpoint of the refiner model. [default: the critic's endpoint]"
+    ),
+    _correction("--refiner-config", metavar="FILE", type=FILE, help="Same as --config, for the refiner model."),
+    _correction("--refiner-price", type=PRICES, metavar="IN OUT", help="Same as --price, for the refiner model."),
+    _correction("--refine-template", metavar="FILE", type=FILE, help="File with the prompt template for revisions."),
 )
 """The method and its settings; `fcjax.cli.corrector` reads them."""

@@ -36,20 +36,20 @@ engine_options = options(
         type=click.Choice(["tight", "label", "fast"]),
         default="tight",
         show_default=True,
-        help="For a graph too wide to solve exactly. tight: narrow proved intervals; label: certain labels; fast: an "
-        "estimate without a proof.",
+        help="What to compute for graphs too wide for exact inference. tight: narrow proven intervals; label: certain "
+        "labels; fast: an estimate without a proof.",
     ),
     _engine(
         "--memory",
         callback=size,
         metavar="SIZE",
-        help="Memory for the tables of one graph, such as 500M. [default: 1G, less on a small machine]",
+        help="Maximum memory for the tables of one graph, e.g. 500M. [default: 1G, or less on a small machine]",
     ),
     _engine(
         "--limit-width",
         type=click.IntRange(0, 40),
         metavar="N",
-        help="Maximum induced width to solve exactly. [default: by --effort]",
+        help="Maximum induced width for exact inference. [default: depends on --effort]",
     ),
     _engine(
         "--backend",
@@ -61,13 +61,13 @@ engine_options = options(
         "--seconds",
         type=click.FloatRange(0),
         metavar="S",
-        help="Maximum seconds per proof. Results of wide graphs then depend on the machine. [default: no limit]",
+        help="Maximum seconds per proof. Results for wide graphs may then vary between runs. [default: no limit]",
     ),
     _engine(
         "--tail",
         type=click.FloatRange(0),
         metavar="GAP",
-        help="Gap at which a proof ends: open over solved probability mass. [default: 0.001]",
+        help="Gap at which a proof stops: ratio of open to solved probability mass. [default: 0.001]",
     ),
     _engine(
         "--method",
@@ -75,8 +75,8 @@ engine_options = options(
         default="auto",
         show_default=True,
         callback=_method,
-        help="auto: exact, or with a proved interval. wmb: FactReasoner's weighted mini-buckets, for comparison; its "
-        "labels are never certain.",
+        help="auto: exact inference, or proven intervals for wide graphs. wmb: FactReasoner's weighted mini-buckets, "
+        "for comparison; labels are then never certain.",
     ),
     _engine(
         "--i-bound",

@@ -61,33 +61,33 @@ critic_options = options(
         default=3,
         show_default=True,
         metavar="N",
-        help="Passages per atom (unrelated to --k).",
+        help="Number of passages to retrieve per atom (unrelated to --k).",
     ),
     _evidence(
         "--queries",
         type=click.Choice(["atom", "model"]),
-        help="Search for the atom's own words, or for queries written by the model. [default: model on the web, else "
-        "atom]",
+        help="atom: search for the atom's own words; model: search with queries written by the model. [default: model "
+        "for web search, else atom]",
     ),
     _evidence(
         "--allow-domain",
         multiple=True,
         metavar="DOMAIN",
-        help="Retrieve from this domain and its subdomains only; repeatable.",
+        help="Use evidence only from this domain and its subdomains; repeatable.",
     ),
     _evidence(
         "--deny-domain",
         multiple=True,
         metavar="DOMAIN",
-        help="Retrieve nothing from this domain or its subdomains; repeatable.",
+        help="Exclude evidence from this domain and its subdomains; repeatable.",
     ),
     _evidence(
         "--priors",
         metavar="FILE",
         type=FILE,
-        help='TOML table of context priors by domain, such as "example.org" = 0.9, for retrieved passages.',
+        help='TOML file with priors for retrieved passages by domain, e.g. "example.org" = 0.9.',
     ),
-    _evidence("--no-revise", is_flag=True, help="Keep atoms as they are in the response, without rewording."),
+    _evidence("--no-revise", is_flag=True, help="Keep atoms as worded in the response."),
     _evidence("--summarise", is_flag=True, help="Summarise passages and remove irrelevant ones."),
     _evidence(
         "--stages",
@@ -101,7 +101,7 @@ critic_options = options(
         multiple=True,
         callback=_templates,
         metavar="STAGE=FILE",
-        help="Prompt template of a stage; repeatable.",
+        help="File with the prompt template for a stage; repeatable.",
     ),
     relation_options,
     number_options,
@@ -113,5 +113,5 @@ critic_options = options(
 from_stage = _evidence(
     "--from-stage",
     type=click.Choice(STAGES),
-    help="Repeat this stage and all later ones, whatever the cases already have.",
+    help="Redo this stage and all later ones, even if the cases already contain their output.",
 )

@@ -26,7 +26,9 @@ def print_options(section: str = FILES) -> Callable[[Decorated], Decorated]:
     """`as_json` and `quiet`, and `--verbose`, which a command does not see."""
     add = partial(option, section=section)
     return options(
-        add("--json", "as_json", is_flag=True, help="Print one JSON document on standard output and nothing else."),
+        add(
+            "--json", "as_json", is_flag=True, help="Print a single JSON document to standard output, and nothing else."
+        ),
         add("-q", "--quiet", is_flag=True, help="Print errors only."),
         add(
             "-v",
@@ -34,7 +36,7 @@ def print_options(section: str = FILES) -> Callable[[Decorated], Decorated]:
             is_flag=True,
             expose_value=False,
             callback=_remember,
-            help="Print the traceback of a bug.",
+            help="Print the traceback of an unexpected error.",
         ),
     )
 
@@ -42,7 +44,7 @@ def print_options(section: str = FILES) -> Callable[[Decorated], Decorated]:
 plain_print_options = print_options(OTHER)
 """The same for a command whose help has no sections."""
 
-limit = option("--limit", type=COUNT, metavar="N", section=COMMON, help="Use the first N cases only.")
+limit = option("--limit", type=COUNT, metavar="N", section=COMMON, help="Use only the first N cases.")
 dry_run = option(
     "-n",
     "--dry-run",
@@ -50,11 +52,11 @@ dry_run = option(
     section=COMMON,
     help="Report the prompts, tokens and cost of a run; send and write nothing.",
 )
-overwrite = option(
-    "--overwrite", is_flag=True, section=FILES, help="Start again instead of resuming what is beside OUT."
-)
+overwrite = option("--overwrite", is_flag=True, section=FILES, help="Start over instead of resuming an earlier run.")
 sample = options(
-    option("--sample", type=COUNT, metavar="N", section=FILES, help="Use N cases drawn at random, after --limit."),
+    option(
+        "--sample", type=COUNT, metavar="N", section=FILES, help="Use N randomly chosen cases, after applying --limit."
+    ),
     option(
         "--seed",
         type=int,
@@ -62,6 +64,6 @@ sample = options(
         show_default=True,
         metavar="N",
         section=FILES,
-        help="Seed of --sample.",
+        help="Random seed for --sample.",
     ),
 )

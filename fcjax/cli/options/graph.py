@@ -17,18 +17,19 @@ number_options = options(
         type=click.Choice(["paper", "release"]),
         default="paper",
         show_default=True,
-        help="Published settings. paper: encoding implication, context prior 0.99; release: conditional, 0.9.",
+        help="Published settings. paper: implication encoding, context prior 0.99; release: conditional encoding, "
+        "context prior 0.9.",
     ),
     _graph(
         "--encoding",
         type=click.Choice(["implication", "conditional"]),
-        help="Factor of a relation. [default: from the preset]",
+        help="How relations are encoded as factors. [default: from the preset]",
     ),
     _graph(
         "--context-prior",
         type=click.FloatRange(0, 1),
         metavar="P",
-        help="P(true) of a context without a prior of its own. [default: from the preset]",
+        help="Prior P(true) of contexts that do not have their own. [default: from the preset]",
     ),
     _graph(
         "--atom-prior",
@@ -36,7 +37,7 @@ number_options = options(
         metavar="P",
         default=0.5,
         show_default=True,
-        help="P(true) of every atom before any evidence.",
+        help="Prior P(true) of every atom.",
     ),
 )
 """Numbers of the factors: the arguments of `Settings` of the same names."""
@@ -47,7 +48,7 @@ graph_options = options(
         "version",
         type=GRAPH_VERSIONS,
         help="Relations to use. FR1: each atom with its own contexts; FR2: each atom with every context; FR3: also "
-        "contexts with each other. [default: all that the cases have]",
+        "contexts with each other. [default: all relations in the cases]",
     ),
     number_options,
 )
@@ -57,13 +58,13 @@ rescore_graph = _graph(
     "--graph",
     "version",
     type=GRAPH_VERSIONS,
-    help="Relations to use, as in fcjax critique. [default: the graph that the cases were related for]",
+    help="Relations to use: FR1, FR2 or FR3, as in fcjax critique. [default: the graph used by fcjax critique]",
 )
 
 k_option = _graph(
     "--k",
     metavar="K",
     callback=number_k,
-    help="K of recall and F1: a number, or 'release' for half of each response's atoms. [default: the median number of "
-    "atoms]",
+    help="K for recall and F1: a number, or 'release' for half the number of atoms in each response. [default: the "
+    "median number of atoms]",
 )

@@ -30,29 +30,29 @@ endpoint_options = options(
         section=COMMON,
         help="Base URL of an OpenAI-compatible endpoint. [default: $OPENAI_BASE_URL]",
     ),
-    option("--model", metavar="NAME", section=COMMON, help="Model to ask. [default: $FCJAX_MODEL]"),
+    option("--model", metavar="NAME", section=COMMON, help="Name of the model. [default: $FCJAX_MODEL]"),
     _model(
         "--config",
         metavar="FILE",
         type=FILE,
         help="TOML file with base_url, model, api_key_env and [options] for every request.",
     ),
-    _model("--litellm", is_flag=True, help="Reach the model through litellm; --model is PROVIDER/NAME."),
+    _model("--litellm", is_flag=True, help="Call the model through litellm; --model is then PROVIDER/NAME."),
     _model(
         "--timeout",
         type=Amount(0.001, 1e6),
         metavar="S",
-        help="Seconds per request. [default: 300 without data, 600 in all]",
+        help="Timeout per request in seconds. [default: 300 without data, 600 in total]",
     ),
 )
 """The endpoint: the arguments of `fcjax.cli.client.open_transport`."""
 
 budget_options = options(
     _model("--budget-prompts", type=click.IntRange(0), metavar="N", help="Stop after N prompts."),
-    _model("--budget-tokens", type=click.IntRange(0), metavar="N", help="Stop before N tokens are exceeded."),
-    _model("--budget-dollars", type=Amount(0), metavar="X", help="Stop before X US dollars are exceeded."),
+    _model("--budget-tokens", type=click.IntRange(0), metavar="N", help="Stop before using more than N tokens."),
+    _model("--budget-dollars", type=Amount(0), metavar="X", help="Stop before spending more than X US dollars."),
 )
-replay = _model("--replay", is_flag=True, help="Answer from the store only; send nothing.")
+replay = _model("--replay", is_flag=True, help="Use only replies from the store; send nothing.")
 
 client_options = options(
     endpoint_options,
@@ -60,7 +60,7 @@ client_options = options(
         "--store",
         metavar="FILE",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Store of replies. [default: $FCJAX_STORE, or .cache/fcjax/replies.sqlite in the home folder]",
+        help="Store file for replies. [default: $FCJAX_STORE, or .cache/fcjax/replies.sqlite in the home folder]",
     ),
     replay,
     _model(
@@ -69,7 +69,7 @@ client_options = options(
         default=64,
         show_default=True,
         metavar="N",
-        help="Maximum number of requests at once.",
+        help="Maximum number of concurrent requests.",
     ),
     _model("--requests-per-minute", type=Amount(0, min_open=True), metavar="N", help="Maximum requests per minute."),
     _model("--tokens-per-minute", type=Amount(0, min_open=True), metavar="N", help="Maximum tokens per minute."),
@@ -79,8 +79,8 @@ client_options = options(
         "--price",
         type=PRICES,
         metavar="IN OUT",
-        help="US dollars per million tokens of input and of output. [default: litellm's price list for OpenAI's own "
-        "endpoint and with --litellm, else unknown]",
+        help="US dollars per million input tokens and per million output tokens. [default: from litellm's price list "
+        "for OpenAI's own endpoint and with --litellm, else unknown]",
     ),
 )
 """The endpoint and the limits of a run; `fcjax.cli.client.open_client` reads them."""

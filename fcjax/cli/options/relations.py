@@ -27,27 +27,27 @@ relation_options = options(
         type=click.Choice(["pairwise", "packed"]),
         default="pairwise",
         show_default=True,
-        help="One prompt per pair, or per context with several atoms.",
+        help="pairwise: one prompt per pair; packed: one prompt per context, with several atoms.",
     ),
     _relations("--pack", type=COUNT, metavar="N", help="Maximum atoms per packed prompt. [default: 16]"),
     _relations(
         "--screen",
         type=Amount(0, 1),
         metavar="T",
-        help="Skip pairs that share less than a fraction T of the target's content words; 0.1 is cautious. "
+        help="Skip pairs that share less than fraction T of the target's content words; 0.1 is a cautious choice. "
         "[default: ask about every pair]",
     ),
     _relations(
         "--votes",
         type=click.IntRange(0, 1000),
         metavar="N",
-        help="Where a reply has no logprobs, ask N more times and count the answers. [default: 0]",
+        help="If a reply has no logprobs, ask N more times and count the answers. [default: 0]",
     ),
     _relations(
         "--default",
         type=Amount(0, 1, min_open=True, max_open=True),
         metavar="P",
-        help="Probability of a relation without logprobs or votes. [default: 0.9]",
+        help="Probability to assume for a relation without logprobs or votes. [default: 0.9]",
     ),
     _relations("--max-tokens", type=COUNT, metavar="N", help="Maximum tokens per answer. [default: 256]"),
 )

@@ -15,12 +15,12 @@ class Output(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not os.fspath(value):
-            self.fail("the name is empty; expected a file, or - for standard output", param, ctx)
+            self.fail("the file name is empty; expected a file, or - for standard output", param, ctx)
         try:
             os.stat(value)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                self.fail(f"{os.fspath(value)!r} is a link that leads to itself; name another file", param, ctx)
+                self.fail(f"{os.fspath(value)!r} is a symbolic link to itself; specify another file", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -53,7 +53,7 @@ def size(_: click.Context, __: click.Parameter, value: str | None) -> int | None
         return int(float(text[:-1] if power else text) * 2**power)
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"{value!r} is not a size; expected a number of bytes, or one such as 500M or 2G"
+            f"{value!r} is not a size; expected a number of bytes, or a size such as 500M or 2G"
         ) from None
 
 

@@ -72,7 +72,7 @@ class Assessor(ABC):
     def __init__(self, critic: Critic, *, open_cases: int = 16):
         check_number("open_cases", open_cases, 1, 4096, whole=True)
         if critic.client is None:
-            raise SettingsError(f"{self.name} asks a model, but the critic has no client; give it one")
+            raise SettingsError(f"{self.name} needs a model, but the critic has no client; give it a client")
         self.critic, self._client, self._open = critic, critic.client, open_cases
 
     @abstractmethod
