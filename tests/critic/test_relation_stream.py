@@ -266,6 +266,17 @@ def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
         assert 0 < tally.failed["replay_miss"] < tally.pairs
 
 
+def test_a_replay_of_replies_without_an_answer_takes_no_files_place(tmp_path, source):
+    out = tmp_path / "out.jsonl"
+    with ScriptedServer(lambda messages: "I cannot say.") as server, Store.open(tmp_path / "store") as store:
+        counts = relate_file(source, tmp_path / "live.jsonl", client_of(server, store=store))
+        assert 0 < counts.failed["unreadable"] == counts.pairs
+        out.write_text("of before")
+        with pytest.raises(InputError, match=r"out\.jsonl: the store answers none of \d+ prompts"):
+            relate_file(source, out, client_of(server, store=store, replay=True))
+    assert out.read_text() == "of before"
+
+
 def test_it_ends_the_run_too_where_other_failures_came_before():
     class Away:
         name, model = "away", "m"
