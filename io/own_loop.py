@@ -29,8 +29,8 @@ class OwnLoop:
         if self._thread is None:
             self._runner.close()
             return
-        self._thread.submit(self._runner.close).result()
-        self._thread.shutdown()
+        with self._thread:
+            self._thread.submit(self._runner.close).result()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`. Raises what `work` raises."""

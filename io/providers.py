@@ -21,7 +21,7 @@ import orjson
 from fcjax.core.checks import check_number
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply, Usage
-from fcjax.io.endpoint import Endpoint
+from fcjax.io.endpoint import OPENAI, Endpoint
 from fcjax.io.http import request_body
 from fcjax.io.outcome import Outcome, read_response
 
@@ -58,6 +58,13 @@ def price(model: str) -> Price | None:
         if entry is None or entry[0] != provider:
             return None
     return entry[1]
+
+
+def price_at(endpoint: str, model: str) -> Price | None:
+    """The list price of `model` at the endpoint of this name. None at other servers, where it is another one: only
+    OpenAI's own, and those that litellm reaches, have listed prices."""
+    is_listed = endpoint.partition("?")[0] == OPENAI or endpoint.startswith("litellm")
+    return price(model) if is_listed else None
 
 
 def count_tokens(model: str, prompt: Prompt) -> int:

@@ -73,6 +73,8 @@ class SingleFlight(Generic[Result]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A task that is cancelled before its first step never removes its own entry.
+        self._flights = {key: flight for key, flight in self._flights.items() if not flight.task.done()}
         self._made.clear()
 
     async def _run(

@@ -12,10 +12,10 @@ from fcjax.cli.options.model import CLIENT, ENDPOINT
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt
 from fcjax.io.client import Client
-from fcjax.io.endpoint import OPENAI, Endpoint
+from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import Timeouts, Transport
 from fcjax.io.pacing import Budget, RateLimit, Retry
-from fcjax.io.providers import LitellmTransport, Price, count_tokens, price
+from fcjax.io.providers import LitellmTransport, Price, count_tokens, price_at
 from fcjax.io.store import Store, default_path
 
 
@@ -102,5 +102,4 @@ def price_of(transport: Endpoint | Transport, given: tuple[float, float] | None)
     """The price that was given, else the listed one; None where it is unknown."""
     if given is not None:
         return Price(given[0] / 1e6, given[1] / 1e6)
-    # A model of the same name on another server has another price.
-    return price(transport.model) if transport.name == OPENAI or transport.name.startswith("litellm") else None
+    return price_at(transport.name, transport.model)

@@ -20,11 +20,11 @@ from fcjax.critic.asker import Asker
 from fcjax.critic.critic import Critic
 from fcjax.evaluation.layout import Cell
 from fcjax.io.client import Client
-from fcjax.io.endpoint import OPENAI, Endpoint
+from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import Timeouts, Transport
 from fcjax.io.own_loop import OwnLoop, in_own_loop
 from fcjax.io.pacing import Budget
-from fcjax.io.providers import LitellmTransport, Price, price
+from fcjax.io.providers import LitellmTransport, Price, price_at
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.local import LocalCorpus
 from fcjax.io.store import Store
@@ -250,10 +250,10 @@ def _endpoint(given: ModelConfig, place: str) -> Endpoint | Transport:
 
 
 def _price(given: ModelConfig, where: Endpoint | Transport) -> Price | None:
-    """The price in the plan, else the listed one, which does not hold for a model of that name on another server."""
+    """The price in the plan, else the listed one; None where it is unknown."""
     if given.price is not None:
         return Price(given.price[0] / 1e6, given.price[1] / 1e6)
-    return price(given.model) if given.litellm or where.name == OPENAI else None
+    return price_at(where.name, given.model)
 
 
 async def _next(stream: AsyncGenerator[Row, None]) -> Row | None:

@@ -74,11 +74,14 @@ class FileRun(Generic[Found]):
         finish: Callable[[int, Item], Finished],
         clients: Iterable[Client],
         retriever: Retriever | None = None,
+        *,
+        has_answers: Callable[[], bool] = lambda: True,
     ) -> None:
         """Write the case of every item, by `finish(place, item)`, and keep its row until `write_rows`.
 
         Clients and retriever are closed in the end, and a half-written file is dropped. Raises `InputError` where a
-        replay that has no answer at all would take a file's place.
+        replay that has no answer at all would take a file's place: without any reply, or, where `has_answers()` is
+        false in the end, without one that could be read.
         """
         asked = list(clients)
         stream = cast("AsyncGeneratorType[Item, None]", _with_resources(items, asked, retriever))
@@ -91,7 +94,7 @@ class FileRun(Generic[Found]):
                     self._spool.add(done.row, done.digest, done.atoms)
                 place += 1
                 yield done.case
-            self._refuse_empty_replay(asked)
+            self._refuse_empty_replay(asked, has_answers)
 
         try:
             if self._cases_out is None:
@@ -120,10 +123,12 @@ class FileRun(Generic[Found]):
         if self.journal is not None:
             self.journal.remove()
 
-    def _refuse_empty_replay(self, clients: list[Client]) -> None:
+    def _refuse_empty_replay(self, clients: list[Client], has_answers: Callable[[], bool]) -> None:
         """Raise where a replay without any answer would take the place of a file."""
         asked = sum(client.stats.asked for client in clients)
-        if not asked or any(client.stats.sent or client.stats.answered for client in clients):
+        if not asked or any(client.stats.sent for client in clients):
+            return
+        if any(client.stats.answered for client in clients) and has_answers():
             return
         for out in (self._out, self._cases_out):
             if out is not None and os.path.isfile(out):

@@ -58,7 +58,7 @@ def relate_file(
 
         cases = _cases(run.path, limit)
         related = relate_cases(cases, client, how, window=window, counts=counts, progress=run.observer.pairs)
-        run.write_cases(related, finish, [client])
+        run.write_cases(related, finish, [client], has_answers=lambda: counts.n_failed < counts.pairs)
     return counts
 
 

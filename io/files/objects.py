@@ -151,13 +151,19 @@ def decode(text: bytes) -> tuple[Any, tuple[Fault, ...]]:
     except orjson.JSONDecodeError as error:
         why = _syntax_fault(text, error)
     try:
-        value = json.loads(text.decode(errors="surrogatepass"))
+        value = json.loads(text.decode(errors="surrogatepass"), parse_int=_integer)
         faults = tuple(_non_finite(value, ""))
         halves = _HALF.search(text) is not None
         value = _mended(value) if halves else value
     except (ValueError, RecursionError):
         return None, (why,)
     return (value, faults) if faults or halves else (None, (why,))
+
+
+def _integer(digits: str) -> int | float:
+    """A whole number as orjson reads it, which cannot write integers beyond 64 bits: they become floats."""
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else float(digits)  # infinity, a fault, beyond float64
 
 
 _HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")  # of a character, as an escape or as bytes

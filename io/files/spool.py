@@ -7,13 +7,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import IO, Any, Self
 
 import orjson
 
-from fcjax.core.errors import InputError
+from fcjax.core.errors import InputError, OutputError
 from fcjax.io.files.digests import DIGEST_SIZE
 from fcjax.io.files.streams import Source, display_name
 
@@ -49,10 +49,11 @@ class Spool:
         self.atoms: list[int] = []  # numbers of atoms, where they are known
 
     def add(self, row: bytes, digest: bytes, atoms: int | None) -> None:
-        """Append one row, as JSON without line breaks."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder, prefix=".fcjax-")
-        self._file.write(row + b"\n")
+        """Append one row, as JSON without line breaks. Raises `OutputError` where it cannot be written."""
+        with self._reported():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, prefix=".fcjax-")
+            self._file.write(row + b"\n")
         self._digests += digest
         if atoms is not None:
             self.atoms.append(atoms)
@@ -60,7 +61,8 @@ class Spool:
     def __iter__(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         if self._file is None:
             return
-        self._file.seek(0)
+        with self._reported():
+            self._file.seek(0)  # writes what is buffered
         for i, line in enumerate(self._file):
             yield orjson.loads(line), bytes(self._digests[i * DIGEST_SIZE : (i + 1) * DIGEST_SIZE])
 
@@ -69,4 +71,17 @@ class Spool:
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # of buffered rows, which are not needed any more
+                self._file.close()
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Name the folder in errors of the system, which know no name of a temporary file."""
+        try:
+            yield
+        except OSError as error:
+            folder = self._folder or tempfile.gettempdir()
+            raise OutputError(
+                f"{folder}: the results cannot wait there: {error.strerror or error}; free some space, or use another "
+                "folder (for results on standard output: TMPDIR)"
+            ) from error

@@ -39,7 +39,7 @@ def test_every_case_gets_its_relations_in_order(tmp_path, style):
     source = write(tmp_path / "in.jsonl", case("x"), case("y", 3, 1, topic="kept", more=[1.23456789012]))
     with ScriptedServer(judge) as server:
         how = RelationConfig(model=RelationModel(style=style))
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server), how)
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server), how)
     x, y = rows_in(tmp_path / "out.jsonl")
     assert types(x) == [
         ("c0", "a0", "entailment"),
@@ -51,7 +51,7 @@ def test_every_case_gets_its_relations_in_order(tmp_path, style):
     assert all(r["method"] == "logprobs" and 0.5 < r["probability"] < 1 for r in x["relations"])
     assert (y["topic"], y["more"]) == ("kept", [1.23456789012])
     assert y["relate"] == {"model": "scripted", "version": "FR2", "style": style, "asked": 3, "failed": 0}
-    assert tally.to_dict() == {
+    assert counts.to_dict() == {
         "n_cases": 2,
         "statuses": {"ok": 2},
         "n_pairs": 7,
@@ -94,8 +94,8 @@ def test_a_run_that_stops_at_its_budget_is_gone_on_with(tmp_path, source):
             relate_file(source, out, client_of(server, store=store, budget=Budget(prompts=20)))
         assert not out.exists()
         assert server.calls == 20
-        tally = relate_file(source, out, client_of(server, store=store))
-        assert server.calls == tally.pairs == sum(len(row["relations"]) for row in rows_in(out))
+        counts = relate_file(source, out, client_of(server, store=store))
+        assert server.calls == counts.pairs == sum(len(row["relations"]) for row in rows_in(out))
         assert max(server.asked.values()) == 1
 
 
@@ -103,13 +103,13 @@ def test_relations_that_are_there_are_not_asked_for_again(tmp_path, source):
     with ScriptedServer(judge) as server:
         relate_file(source, tmp_path / "one.jsonl", client_of(server))
         calls = server.calls
-        tally = relate_file(tmp_path / "one.jsonl", tmp_path / "two.jsonl", client_of(server))
+        counts = relate_file(tmp_path / "one.jsonl", tmp_path / "two.jsonl", client_of(server))
         assert server.calls == calls
-        assert (tally.pairs, tally.given) == (0, calls)
+        assert (counts.pairs, counts.given) == (0, calls)
         assert list(map(types, rows_in(tmp_path / "two.jsonl"))) == list(map(types, rows_in(tmp_path / "one.jsonl")))
         own = RelationConfig(version="FR3")
-        tally = relate_file(tmp_path / "one.jsonl", tmp_path / "three.jsonl", client_of(server), own)
-        assert tally.pairs == 6 * 2  # both orders of two contexts in every other case
+        counts = relate_file(tmp_path / "one.jsonl", tmp_path / "three.jsonl", client_of(server), own)
+        assert counts.pairs == 6 * 2  # both orders of two contexts in every other case
 
 
 def test_the_record_is_of_the_run_that_asked(tmp_path):
@@ -137,7 +137,7 @@ def test_rows_that_cannot_be_asked_about_come_through(tmp_path):
         case("mute", 1, 0) | {"contexts": [{"id": "c0", "text": " "}]},
     )
     with ScriptedServer(judge) as server:
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server))
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server))
         assert server.calls == 1
     rows = rows_in(tmp_path / "out.jsonl")
     assert [(row["id"], row.get("status"), row.get("relations") and len(row["relations"])) for row in rows] == [
@@ -153,8 +153,8 @@ def test_rows_that_cannot_be_asked_about_come_through(tmp_path):
     assert "relations[0].target" in rows[4]["reason"]
     assert "line 5" in rows[4]["reason"] or rows[4]["reason"].startswith("5")
     assert rows[6]["relate"]["skipped"] == {"c0": "it has no text"}
-    assert tally.cases == {"ok": 4, "invalid_input": 2, "refused": 1}
-    assert tally.skipped == {"it has no text": 1}
+    assert counts.cases == {"ok": 4, "invalid_input": 2, "refused": 1}
+    assert counts.skipped == {"it has no text": 1}
 
 
 def test_fr1_without_own_contexts_is_a_status_of_the_case(tmp_path):
@@ -191,15 +191,15 @@ def test_failures_are_counted_and_no_verdicts(tmp_path):
 
     source = write(tmp_path / "in.jsonl", case("x", 3, 1))
     with ScriptedServer(moody) as server, Store.open(tmp_path / "store") as store:
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
         assert server.calls == 3 + 1 + 1
         (row,) = rows_in(tmp_path / "out.jsonl")
         assert [r.get("status", "ok") for r in row["relations"]] == ["relation_failed", "relation_failed", "ok"]
         assert [r["type"] for r in row["relations"]] == [None, None, "contradiction"]
         assert "no idea" in row["relations"][0]["reason"]
         assert row["relations"][1]["reason"].startswith("content_filter")
-        assert (tally.n_failed, row["relate"]["failed"]) == (2, 2)
-        assert tally.failed == {"unreadable": 1, "content_filter": 1}
+        assert (counts.n_failed, row["relate"]["failed"]) == (2, 2)
+        assert counts.failed == {"unreadable": 1, "content_filter": 1}
         # Replayed as it was; asked again for what failed when it is run live.
         relate_file(source, tmp_path / "again.jsonl", client_of(server, store=store, replay=True))
         assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
@@ -240,8 +240,8 @@ def test_an_endpoint_that_answers_no_prompt_ends_the_run(tmp_path, trouble):
 def test_an_endpoint_that_answers_anything_is_asked_on(tmp_path, once):
     source = write(tmp_path / "in.jsonl", *(case(f"case {i}", 3, 3) for i in range(10)))
     with ScriptedServer(lambda messages: once if server.calls == 1 else REFUSED) as server:
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, concurrency=1))
-    assert (tally.pairs, tally.failed["invalid_request"]) == (90, 89)
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server, concurrency=1))
+    assert (counts.pairs, counts.failed["invalid_request"]) == (90, 89)
 
 
 def test_two_runs_never_write_to_one_file(tmp_path, source):
@@ -262,8 +262,19 @@ def test_a_replay_without_any_answer_takes_no_files_place(tmp_path, source):
             relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), packed)
         assert (tmp_path / "out.jsonl").read_bytes() == before
         wider = RelationConfig(version="FR3")  # some answers are there: what is missing is a failure in its place
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), wider)
-        assert 0 < tally.failed["replay_miss"] < tally.pairs
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store, replay=True), wider)
+        assert 0 < counts.failed["replay_miss"] < counts.pairs
+
+
+def test_a_replay_of_replies_without_an_answer_takes_no_files_place(tmp_path, source):
+    out = tmp_path / "out.jsonl"
+    with ScriptedServer(lambda messages: "I cannot say.") as server, Store.open(tmp_path / "store") as store:
+        counts = relate_file(source, tmp_path / "live.jsonl", client_of(server, store=store))
+        assert 0 < counts.failed["unreadable"] == counts.pairs
+        out.write_text("of before")
+        with pytest.raises(InputError, match=r"out\.jsonl: the store answers none of \d+ prompts"):
+            relate_file(source, out, client_of(server, store=store, replay=True))
+    assert out.read_text() == "of before"
 
 
 def test_it_ends_the_run_too_where_other_failures_came_before():
@@ -298,10 +309,10 @@ def test_screening_is_counted(tmp_path):
     apart["contexts"][1]["text"] = "something else entirely"
     source = write(tmp_path / "in.jsonl", apart)
     with ScriptedServer(judge) as server:
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server), RelationConfig(screen=0.3))
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server), RelationConfig(screen=0.3))
         assert server.calls == 1
     (row,) = rows_in(tmp_path / "out.jsonl")
-    assert (tally.screened, row["relate"]["screened"], len(row["relations"])) == (1, 1, 1)
+    assert (counts.screened, row["relate"]["screened"], len(row["relations"])) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -371,10 +382,10 @@ def test_an_estimate_sends_nothing(tmp_path, source):
         client = client_of(server, store=store)
         found = estimate_file(source, client)
         assert server.calls == 0
-        tally = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
-        assert (found.prompts, found.to_send, found.stored) == (tally.pairs, server.calls, 0)
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server, store=store))
+        assert (found.prompts, found.to_send, found.stored) == (counts.pairs, server.calls, 0)
         after = estimate_file(source, client_of(server, store=store))
-        assert (after.prompts, after.to_send) == (tally.pairs, 0)
+        assert (after.prompts, after.to_send) == (counts.pairs, 0)
         assert estimate_file(source, client_of(server), limit=1).prompts == 1
 
 
@@ -391,12 +402,12 @@ def test_a_real_case(tmp_path):
         pytest.skip("needs ../shared/cases/flaherty_google.json")
     with ScriptedServer(judge) as server:
         client = client_of(server, concurrency=32)
-        tally = relate_file(path, tmp_path / "out.jsonl", client, RelationConfig(model=RelationModel(style="packed")))
+        counts = relate_file(path, tmp_path / "out.jsonl", client, RelationConfig(model=RelationModel(style="packed")))
     (row,) = rows_in(tmp_path / "out.jsonl")
-    assert len(row["relations"]) == tally.pairs > 1000
-    assert isinstance(tally, RelationCounts)
-    assert tally.n_failed == 0
-    assert server.calls < tally.pairs / 8
+    assert len(row["relations"]) == counts.pairs > 1000
+    assert isinstance(counts, RelationCounts)
+    assert counts.n_failed == 0
+    assert server.calls < counts.pairs / 8
 
 
 def test_a_dead_endpoint_takes_no_files_place_however_few_the_prompts(tmp_path):

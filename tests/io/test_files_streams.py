@@ -257,12 +257,21 @@ def test_half_a_character_is_one_replaced_character(tmp_path, written, name, aro
     assert [item.faults for item in items] == [(), ()]
 
 
+def test_half_a_character_does_not_change_how_numbers_are_read(tmp_path):
+    path = tmp_path / "c.jsonl"
+    numbers = b"[18446744073709551615, -9223372036854775808, 123456789012345678901234567890]"
+    path.write_bytes(b'{"a": "x", "n": %b}\n{"a": "x\\ud800", "n": %b}\n' % (numbers, numbers))
+    whole, half = (item.value["n"] for item in read_objects(path))
+    assert whole == half == [2**64 - 1, -(2**63), 123456789012345678901234567890.0]
+    assert [type(number) for number in half] == [int, int, float]  # what a writer of JSON can write
+
+
 def test_half_a_character_does_not_hide_a_fault(tmp_path):
     path = tmp_path / "c.jsonl"
-    path.write_bytes(b'{"id": "x\\ud800", "p": NaN}\n{"a": "\\ud800\n')
+    path.write_bytes(b'{"id": "x\\ud800", "p": NaN, "q": %b}\n{"a": "\\ud800\n' % (b"9" * 400))
     bad, broken = read_objects(path)
     assert bad.value["id"] == "x\ufffd"
-    assert [fault.field for fault in bad.faults] == ["p"]
+    assert [fault.field for fault in bad.faults] == ["p", "q"]
     assert broken.value is None
     assert broken.faults
 

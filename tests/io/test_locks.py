@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -61,3 +62,24 @@ def test_streams_have_no_lock():
     for out in ("-", os.devnull):
         with locked(out), locked(out):
             pass
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has temporary files per user")
+def test_locks_lie_in_a_folder_that_no_other_user_can_write_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    out, folder = tmp_path / "out.jsonl", tmp_path / "temporary" / f"fcjax-{os.getuid()}"
+    (tmp_path / "temporary").mkdir()
+    with locked(out):
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert len(list(folder.iterdir())) == 1
+    folder.chmod(0o777)
+    for _ in range(2):  # a folder that is open to all, then a link to a folder
+        with pytest.raises(OutputError, match="only this user can write to; remove it, or set TMPDIR"), locked(out):
+            pass
+        if not folder.is_symlink():
+            folder.rename(tmp_path / "elsewhere")
+            (tmp_path / "elsewhere").chmod(0o700)
+            folder.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(OutputError, match="cannot be made: No such file or directory; set TMPDIR"), locked(out):
+        pass

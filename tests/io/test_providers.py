@@ -11,9 +11,10 @@ import pytest
 
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply, Usage
+from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import Timeouts
 from fcjax.io.outcome import Again, Refused, StepDown
-from fcjax.io.providers import LitellmTransport, Price, count_tokens, price
+from fcjax.io.providers import LitellmTransport, Price, count_tokens, price, price_at
 
 MODEL = "anthropic/claude-sonnet-4-5"
 
@@ -125,6 +126,20 @@ def test_prices_come_from_the_table_or_are_unknown():
     assert price("someone/gpt-4o") is None
     assert price("my-own-model") is None
     assert price("sample_spec") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "known"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("https://api.openai.com/v1?region=eu", True),
+        ("https://api.openai.com.example.org/v1", False),
+        ("http://localhost:8000/v1", False),
+    ],
+)
+def test_list_prices_hold_at_openais_own_endpoint_and_through_litellm(url, known):
+    assert (price_at(Endpoint(url, "gpt-4o").name, "gpt-4o") is not None) == known
+    assert price_at(LitellmTransport("openai/gpt-4o", api_base=url).name, "openai/gpt-4o") == price("gpt-4o")
 
 
 def test_prices_agree_with_litellm():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -444,10 +445,43 @@ def test_a_replay_without_any_answer_takes_no_files_place(server, source, tmp_pa
     assert files(out) == before
 
 
-def test_the_watch_sees_every_stage_once(server, source, tmp_path):
+@pytest.mark.parametrize("hook", ["stage", "case", "row"])
+def test_an_observer_that_fails_leaves_nothing_open(server, source, tmp_path, hook):
+    out, order, others = tmp_path / "out.jsonl", [], set(threading.enumerate())
+
+    class Watched(Shelf):
+        async def close(self):
+            order.append("source")
+
+    def fail(self, *args, **more):
+        raise ZeroDivisionError
+
+    failing = type("Failing", (RunObserver,), {hook: fail})()
+    with Store.open(tmp_path / "store") as store:
+        others |= set(threading.enumerate())
+        critic = critic_of(server, Watched(model.passages(TOWNS, 4)), store=store)
+        send_last = critic.client._transport.close
+
+        async def close():
+            order.append("client")
+            await send_last()
+
+        critic.client._transport.close = close
+        with pytest.raises(ZeroDivisionError):
+            critique_file(source, out, critic, observer=failing)
+        assert order == ["source", "client"]
+        for thread in (one for one in set(threading.enumerate()) - others if one.name.startswith("fcjax")):
+            thread.join(10)  # the engine's, which is not waited for
+            assert not thread.is_alive(), thread
+        assert (out.exists(), stages_file(out).exists()) == (False, True)
+        critique_file(source, out, critic_of(server, store=store))  # neither lock nor journal is held
+    assert [row["status"] for row in rows_in(out)] == ["ok"] * TOWNS
+
+
+def test_an_observer_sees_every_stage_once(server, source, tmp_path):
     seen, out = [], tmp_path / "out.jsonl"
 
-    class Watch(RunObserver):
+    class Observer(RunObserver):
         def begins(self, found):
             self.planned = dict(found.planned)
 
@@ -460,15 +494,15 @@ def test_the_watch_sees_every_stage_once(server, source, tmp_path):
         def row(self, row, kept):
             seen.append((row["id"], "row", False))
 
-    watch = Watch()
+    observer = Observer()
     with Store.open(tmp_path / "store") as store:
         critic = critic_of(server, store=store, pipeline=EVERYTHING, budget=Budget(prompts=80))
         with pytest.raises(BudgetError):
-            critique_file(source, out, critic, observer=watch)
+            critique_file(source, out, critic, observer=observer)
         first = [one for one in seen if one[1] not in ("case", "row")]
         seen.clear()
-        critique_file(source, out, critic_of(server, store=store, pipeline=EVERYTHING), observer=watch)
-    assert watch.planned == dict.fromkeys(("atomize", "revise", "query", "retrieve", "summarise", "relate"), TOWNS)
+        critique_file(source, out, critic_of(server, store=store, pipeline=EVERYTHING), observer=observer)
+    assert observer.planned == dict.fromkeys(("atomize", "revise", "query", "retrieve", "summarise", "relate"), TOWNS)
     assert len({one[:2] for one in seen}) == len(seen)
     assert {one[:2] for one in seen if one[2]} == {one[:2] for one in first}
     assert [one[0] for one in seen if one[1] == "row"] == [f"town {i}" for i in range(TOWNS)]

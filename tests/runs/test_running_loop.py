@@ -126,7 +126,7 @@ def test_an_interrupt_in_a_running_loop_ends_a_run_over_a_file_which_is_then_res
     server, folder = setting
     stages, begun = [], threading.Event()
 
-    class Watch(RunObserver):
+    class Observer(RunObserver):
         def stage(self, stage, case, kept):
             stages.append(kept)
             begun.set()
@@ -148,7 +148,7 @@ def test_an_interrupt_in_a_running_loop_ends_a_run_over_a_file_which_is_then_res
     sender.start()
 
     async def notebook():
-        critique_file(folder / "in.jsonl", out, critic_of(server), observer=Watch())
+        critique_file(folder / "in.jsonl", out, critic_of(server), observer=Observer())
 
     with pytest.raises(KeyboardInterrupt):
         loop.run_until_complete(notebook())

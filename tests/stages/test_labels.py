@@ -177,6 +177,7 @@ PACKED = [
     ('{"2": "entailment", "7": "neutral", "1949": "neutral"}', {2: E}),
     ('{"1": "neutral", "2": "I cannot tell", "3": "entailment"}', {1: N, 3: E}),
     ("1. This is not an entailment\n2. [neutral]", {2: N}),
+    ("1" * 5000 + ". [neutral]\n2. [entailment]", {2: E}),  # more digits than Python reads as a number
     ("I cannot help with that.", {}),
     ("", {}),
 ]

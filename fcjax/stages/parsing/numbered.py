@@ -18,7 +18,8 @@ NUMBER_KEYS: Final = frozenset(
 
 _NAME: Final = r"(?:claim|atom|fact|hypothesis|statement|item)"
 _LINE: Final = re.compile(
-    rf"^[ \t>*_`#|-]*+(?:{_NAME}\b[\s#]*+)?[\[(]?(\d++)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$", re.IGNORECASE | re.MULTILINE
+    rf"^[ \t>*_`#|-]*+(?:{_NAME}\b[\s#]*+)?[\[(]?(\d{{1,9}}+)(?!\d)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$",
+    re.IGNORECASE | re.MULTILINE,
 )
 _NUMBER: Final = re.compile(r"[\W_]*+(?:[^\W\d_]{1,12}+[\W_]*+)?(\d{1,4})[\W_]*+")
 _NUMBERED_TEXT: Final = re.compile(
