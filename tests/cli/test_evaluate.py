@@ -154,7 +154,7 @@ def test_stopped_at_any_moment_it_goes_on(run, server, tmp_path, signal_):
     ("args", "words"),
     [
         (["grid.yaml"], "add -o FOLDER"),
-        (["grid.yaml", "-o", "out", "--replay"], "no store is there"),
+        (["grid.yaml", "-o", "out", "--replay"], "there is no store there"),
         ([".", "-n"], "--dry-run has no effect with a folder, whose tables are only recreated"),
         (["."], "does not contain an evaluation"),
         (["towns.jsonl", "-n"], "is not valid YAML"),
