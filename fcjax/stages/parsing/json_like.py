@@ -16,7 +16,8 @@ from fcjax.core.words import mended
 
 Scalar = str | float | bool | None
 
-_STOP: Final = r"(?=[ \t\r]*+(?:[\]}:：\n]|\Z|[,，、]\s*+(?:[\"'“”„‘’‚\[{\]}]|-?\d|true|false|null|None|True|False|\Z))|\s*+[\]}:：])"
+_LITERAL: Final = r"true|false|null|None|True|False"
+_STOP: Final = rf"(?=[ \t\r]*+(?:[\]}}:：\n]|\Z|[,，、]\s*+(?:[\"'“”„‘’‚\[{{\]}}]|-?\d|{_LITERAL}|\Z))|\s*+[\]}}:：])"
 """What follows the quote that ends a string, and not one within it."""
 
 
