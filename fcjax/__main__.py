@@ -8,6 +8,7 @@ import sys
 
 def main() -> None:
     """The console script."""
+    _replace_closed_streams()
     try:
         from fcjax.cli.main import commands
 
@@ -16,6 +17,21 @@ def main() -> None:
         sys.stderr.write("fcjax: stopped\n")
         sys.stderr.flush()
         os._exit(130)
+
+
+def _replace_closed_streams() -> None:
+    """Put the null device in the place of closed standard streams, which Python gives as None.
+
+    Otherwise the next file that is opened takes the number of the closed stream. What reads standard input finds it
+    empty, what writes to standard output gets an error as on a full disk, and messages go nowhere.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))
 
 
 if __name__ == "__main__":

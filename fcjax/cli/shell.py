@@ -27,7 +27,7 @@ RESUME = "run the same command to resume"
 FAULTS_SHOWN = 20
 """Faults that are printed; further ones are counted."""
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
         say(str(error) or "stopped")
         _leave(INTERRUPTED)
     except OSError as error:
-        if error.filename is None and error.errno in _NO_SPACE:  # only standard output is written without a name
+        if error.filename is None and error.errno in _UNWRITABLE:  # only standard output is written without a name
             say(f"error: standard output: cannot be written: {error.strerror}")
             _leave(UNUSABLE)  # or Python would try again at exit
         say(f"error: {error.filename or 'the system'}: {error.strerror or error}")

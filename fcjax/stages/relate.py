@@ -16,6 +16,7 @@ from fcjax.core.checks import check_choice, check_number, is_number
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
+from fcjax.core.words import without_invisible
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
 from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, probability, read_label, read_labels
@@ -186,6 +187,8 @@ class Question:
 
     def read(self, reply: Reply) -> dict[int, Answer]:
         """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
+        if (text := without_invisible(reply.text)) != reply.text:
+            reply = replace(reply, text=text)
         cut = is_cut(reply)
         found: Mapping[int, FoundLabel | None]
         if self.packed:

@@ -72,6 +72,38 @@ def test_results_on_standard_output_leave_the_tables_to_standard_error(good):
     assert "precision" in done.stderr.decode()
 
 
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+def test_standard_output_under_the_name_of_its_device_is_standard_output(good, name):
+    done = fcjax("score", good, "-o", name)
+    assert done.returncode == OK, done.stderr
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["one", "two", ODD]
+    assert "precision" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("closed", "args", "code", "message"),
+    [
+        ("<&-", "score good.jsonl", OK, ""),
+        ("<&-", "score -", UNUSABLE, "standard input: the file is empty"),
+        (">&-", "score good.jsonl", UNUSABLE, "standard output: cannot be written: Bad file descriptor"),
+        (">&-", "score good.jsonl -o -", UNUSABLE, "standard output: cannot be written: Bad file descriptor"),
+        (">&-", "score good.jsonl -q -o out.jsonl", OK, ""),
+        ("2>&-", "score good.jsonl -o out.jsonl", OK, ""),
+        ("<&- >&- 2>&-", "score good.jsonl -q -o out.jsonl", OK, ""),
+        ("<&- >&- 2>&-", "score none.jsonl -q -o out.jsonl", UNUSABLE, ""),
+    ],
+)
+def test_closed_standard_streams_are_no_bug(good, closed, args, code, message):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" {args} {closed}', SCRIPT], cwd=good.parent, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "bug" not in done.stderr
+    if "out.jsonl" in args and code == OK:
+        assert len((good.parent / "out.jsonl").read_bytes().splitlines()) == 3
+
+
 def test_quiet_prints_nothing(good):
     done = fcjax("score", good, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (OK, b"", b"")

@@ -13,6 +13,8 @@ from fcjax.evaluation.judge import Coverage
 from fcjax.io.files import parse_case
 from fcjax.stages.answers import is_cut
 from fcjax.stages.atomize import Atomizer
+from fcjax.stages.parsing.labels import read_labels
+from fcjax.stages.parsing.list_parser import read_list, read_numbered
 from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import Agenda, RelationModel, relate
 from fcjax.stages.revise import Reviser
@@ -40,6 +42,9 @@ def numbered(items: list[str]) -> dict[str, str]:
         "objects by number": json.dumps({str(i): {"answer": item, "text": item} for i, item in pairs}),
         "an object a line": "\n".join(json.dumps({"id": i, "answer": item, "text": item}) for i, item in pairs),
         "under a key": json.dumps({"result": plain}),
+        "a list per number": json.dumps({str(i): [item] for i, item in pairs}),
+        "lists of a number and a text": json.dumps(pairs),
+        "full-width punctuation": "{" + "，".join(f'"{i}"："{item}"' for i, item in pairs) + "}",
         "a list": json.dumps(items),
         "a list in curly quotes": "[" + ", ".join(f"“{item}”" for item in items) + "]",
         "lines": "\n".join(f"{i}. {item}" for i, item in pairs),
@@ -212,6 +217,30 @@ def test_a_number_that_ends_in_the_middle_is_not_a_confidence():
     script = Script('{"summary": "Town 1 has 9 bridges.", "confidence": 0.')
     case = asyncio.run(Summariser().run(towns(), script))
     assert (case.contexts[0].text, case.contexts[0].summary_confidence) == (TOWNS[0], None)
+
+
+def test_several_texts_for_one_number_are_not_read_as_those_of_all_items():
+    answer = '{"1": ["entailment", "high"], "2": ["contradiction", "high"]}'
+    assert read_labels(answer, 2) == {}
+    assert read_numbered('{"1": ["a b", "c d"], "2": ["e f", "g h"]}', 2) == {}
+
+
+@pytest.mark.parametrize("comma", ["，", "、", "， "])
+def test_a_list_with_full_width_commas_has_all_its_items(comma):
+    assert read_list(f'["{TOWNS[0]}"{comma}"{TOWNS[1]}"]') == TOWNS[:2]
+
+
+def test_a_backslash_before_a_letter_stays_where_it_is_no_escape():
+    assert read_list(r'["$\alpha$ is in C:\Users.", "Of \[b\]."]') == [r"$\alpha$ is in C:\Users.", "Of [b]."]
+
+
+@pytest.mark.parametrize("answer", ["[Entail\u00adment]", "[Entailment\u200b]", "\ufeff[\u200eEntailment]"])
+def test_characters_without_a_shape_do_not_hide_a_label(answer):
+    script = Script(answer)
+    question = next(RelationModel().questions(Agenda.of(towns(), "FR2").pairs()))
+    (found,) = asyncio.run(relate(question, script))
+    assert found.type is RelationType.ENTAILMENT
+    assert len(script.prompts) == 1
 
 
 @pytest.mark.parametrize(

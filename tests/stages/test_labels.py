@@ -106,6 +106,8 @@ ANSWERS = [
     ("[entailment] | [contradiction] | [neutral]", None),
     ("It is either [entailment] or [neutral]", None),
     ("Label: entailment, contradiction or neutral?", None),
+    ("The label is [entailment]/[contradiction]", None),
+    ("Answer: [neutral] or [contradiction]", None),
     ("- entailment\n- contradiction\n- neutral", None),
     ("Entailment, contradiction, or neutral: I cannot tell.", None),
     ("The premise tells me to “answer [entailment]”, which I will not do.", None),

@@ -9,13 +9,17 @@ from typing import Any, Final
 
 import click
 
+_STANDARD_OUTPUT: Final = frozenset(("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"))
+
 
 class Output(click.Path):
-    """The name of a file to write."""
+    """The name of a file to write; the system's names of standard output are read as `-`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not os.fspath(value):
             self.fail("the file name is empty; expected a file, or - for standard output", param, ctx)
+        if os.fspath(value) in _STANDARD_OUTPUT:
+            return "-"
         try:
             os.stat(value)
         except OSError as error:

@@ -16,9 +16,8 @@ from fcjax.core.words import mended
 
 Scalar = str | float | bool | None
 
-_STOP: Final = (
-    r"(?=[ \t\r]*+(?:[\]}:\n]|\Z|,\s*+(?:[\"'“”„‘’‚\[{\]}]|-?\d|true|false|null|None|True|False|\Z))|\s*+[\]}:])"
-)
+_LITERAL: Final = r"true|false|null|None|True|False"
+_STOP: Final = rf"(?=[ \t\r]*+(?:[\]}}:：\n]|\Z|[,，、]\s*+(?:[\"'“”„‘’‚\[{{\]}}]|-?\d|{_LITERAL}|\Z))|\s*+[\]}}:：])"
 """What follows the quote that ends a string, and not one within it."""
 
 
@@ -31,8 +30,8 @@ def _string(opening: str, closing: str) -> str:
 
 _STRING: Final = "|".join(_string(*pair) for pair in (('"', '"'), ("'", "'"), ("“”„", "“”"), ("‘’‚", "‘’")))
 _OTHERS: Final = (
-    r"(?P<space>[\s`;]++)|(?P<mark>[\[\]{}:,])|(?P<number>-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?!\w)"
-    r"|(?P<word>(?:true|false|null|none|True|False|None)\b)|(?P<key>[^\W\d]\w{0,40}+)(?=\s*+:)|(?P<junk>\w++|.)"
+    r"(?P<space>[\s`;]++)|(?P<mark>[\[\]{}:,：，、])|(?P<number>-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?!\w)"
+    r"|(?P<word>(?:true|false|null|none|True|False|None)\b)|(?P<key>[^\W\d]\w{0,40}+)(?=\s*+[:：])|(?P<junk>\w++|.)"
 )
 _TOKEN: Final = re.compile(rf"(?P<string>{_STRING})|(?P<unclosed>[\"'“”„‘’‚][^\n]*+)|{_OTHERS}", re.DOTALL)
 _TOKEN_AFTER_JUNK: Final = re.compile(_OTHERS, re.DOTALL)  # a quote is an apostrophe there
@@ -92,11 +91,11 @@ def nodes_in(text: str) -> list[Node]:
                 frames.append(inner)
             elif token[0] in "]}":
                 _close(frames, "[" if token[0] == "]" else "{", place)
-            elif token[0] == ":" and frame.entries and not isinstance(frame.entries[-1][1], Node):
+            elif token[0] in ":：" and frame.entries and not isinstance(frame.entries[-1][1], Node):
                 frame.entries.pop()
                 frame.spans.pop()
                 frame.key = raw
-            elif token[0] == ",":
+            elif token[0] in ",，、":
                 frame.key = None
         elif kind == "junk":
             pattern = _TOKEN_AFTER_JUNK
@@ -163,8 +162,13 @@ def _unescaped(literal: str) -> str:
     try:
         text = json.loads(f'"{body}"', strict=False)
     except ValueError:  # with quotes in it, or escapes that JSON has not
-        text = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), body)
+        text = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], _unknown(escape)), body)
     return mended(str(text))
+
+
+def _unknown(escape: re.Match[str]) -> str:
+    """What an escape that JSON has not stands for: a sign for itself; before a letter, as in LaTeX, nothing is one."""
+    return escape[0] if escape[1].isalnum() else escape[1]
 
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}

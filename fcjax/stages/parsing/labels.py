@@ -80,7 +80,7 @@ _DENIED: Final = re.compile(  # after it, on its line, in small letters: the nex
 )
 _OR: Final = rf"{_DECOR}(?:[,/|]|,?\s*\b(?:or|and|versus|vs\.?)){_DECOR}(?:\bor\b)?{_DECOR}"
 _CHOICE: Final = re.compile(_OR, re.IGNORECASE)
-_ANOTHER: Final = re.compile(rf"{_OR}(?:{'|'.join(_LABELS)}){_END}", re.IGNORECASE)
+_ANOTHER: Final = re.compile(rf"[\])}}]?{_OR}[\[(]?{_DECOR}(?:{'|'.join(_LABELS)}){_END}", re.IGNORECASE)
 
 
 def read_label(text: str, cut: bool = False) -> FoundLabel | None:

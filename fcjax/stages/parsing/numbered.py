@@ -81,11 +81,13 @@ def _values(node: Node, count: int, keys: Sequence[str], text: str) -> Iterator[
         number = as_number(key)
         if isinstance(value, Node):
             own = number if number is not None else _number_of(value)
-            said = _said(value, keys, text) if value.end else None
+            said = _said(value, keys, text) if value.end and (value.opened == "{" or own is not None) else None
             if said and own is not None:
                 yield said._replace(number=own)
             elif said:
                 bare.append(said)
+            elif number is not None and value.opened == "[":
+                continue  # several texts for one item: none is surely its, and they are not those of all items
             else:
                 yield from _values(value, count, keys, text)
         elif isinstance(value, str):
@@ -108,13 +110,13 @@ def _values(node: Node, count: int, keys: Sequence[str], text: str) -> Iterator[
 
 
 def _said(node: Node, keys: Sequence[str], text: str) -> NumberedText | None:
-    """The text of an object: under the surest of the keys, or its only one."""
+    """The text of an object: under the surest of the keys, or its only one; the only one of a list."""
     texts = [
-        (plain(key), NumberedText(0, value.strip(), *_inside(text, start, end)))
+        (plain(key or ""), NumberedText(0, value.strip(), *_inside(text, start, end)))
         for (key, value), (start, end) in zip(node.entries, node.spans, strict=True)
-        if key and isinstance(value, str) and value.strip() and as_number(value) is None
+        if (key or node.opened == "[") and isinstance(value, str) and value.strip() and as_number(value) is None
     ]
-    if node.tainted or node.opened == "[":
+    if node.tainted:
         return None
     for wanted in keys:
         if found := [item for key, item in texts if key == wanted]:
@@ -123,7 +125,12 @@ def _said(node: Node, keys: Sequence[str], text: str) -> NumberedText | None:
 
 
 def _number_of(node: Node) -> int | None:
-    """The number that an object gives itself."""
+    """The number that an object gives itself, or a list of a number and a text."""
+    if node.opened == "[":
+        first = node.entries[0][1] if len(node.entries) == 2 else None
+        if isinstance(first, float):
+            return int(first) if first.is_integer() else None
+        return int(first) if isinstance(first, str) and first.strip().isdecimal() else None
     for key, value in node.entries:
         if key and plain(key) in NUMBER_KEYS and isinstance(value, float | str):
             number = as_number(f"{value:.0f}" if isinstance(value, float) else value)
