@@ -31,6 +31,7 @@ def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json
     """
     from fcjax.io.files import Notice
     from fcjax.io.files import validate as faults_of
+    from fcjax.io.files.streams import display_name
 
     documents: list[dict[str, Any]] = []
     for file in files:
@@ -47,7 +48,7 @@ def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json
         documents.append(document)
         if not (as_json or quiet):
             counts = f"{shell.counted(document['n_faults'], 'fault')}, {shell.counted(document['n_notes'], 'note')}"
-            click.secho(f"{file}: {counts}", fg="red" if document["n_faults"] else "green")
+            click.secho(f"{display_name(file)}: {counts}", fg="red" if document["n_faults"] else "green")
             if unfinished:
                 cases = shell.counted(unfinished, "case")
                 click.echo(

@@ -230,6 +230,12 @@ def test_a_list_with_full_width_commas_has_all_its_items(comma):
     assert read_list(f'["{TOWNS[0]}"{comma}"{TOWNS[1]}"]') == TOWNS[:2]
 
 
+def test_numbers_of_the_items_of_a_list_are_no_part_of_them():
+    assert read_list(json.dumps([f"{i}. {town}" for i, town in enumerate(TOWNS, 1)])) == TOWNS
+    assert read_list('["1. FC Koeln won.", "1. FC Koeln lost."]') == ["1. FC Koeln won.", "1. FC Koeln lost."]
+    assert read_list('["1. FC Koeln won."]') == ["1. FC Koeln won."]
+
+
 def test_a_backslash_before_a_letter_stays_where_it_is_no_escape():
     assert read_list(r'["$\alpha$ is in C:\Users.", "Of \[b\]."]') == [r"$\alpha$ is in C:\Users.", "Of [b]."]
 

@@ -31,7 +31,7 @@ def read_list(text: str, cut: bool = False) -> list[str] | None:
     """
     text = _answer(text)
     if (found := _last_list(text)) is not None:
-        return found
+        return _unnumbered(found)
     return [item for _, item in _lines(text, cut)] or _table(text, cut) or None
 
 
@@ -100,6 +100,13 @@ def _last_list(text: str) -> list[str] | None:
                 groups.append(found)
             end = node.end
     return next((group for group in reversed(groups) if group), [] if groups else None)
+
+
+def _unnumbered(items: list[str]) -> list[str]:
+    """The items without their numbers, where there are several and they are numbered from 1 on."""
+    lines = [_NUMBERED.fullmatch(item) for item in items]
+    texts = [line["text"].strip() for number, line in enumerate(lines, 1) if line and int(line["number"]) == number]
+    return texts if len(texts) == len(items) > 1 and all(texts) else items
 
 
 _BETWEEN: Final = re.compile(r"[\s,;]*+")
