@@ -14,7 +14,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from fcjax.core.errors import SettingsError
+from fcjax.core.errors import SettingsError, counted
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
@@ -294,7 +294,7 @@ class Client:
                     empty += kind == "empty"
                     wait = self._retry.delay(attempt, after, self._random)
                     if wait is None or empty == EMPTY or not call.flight.waiting:
-                        why = f"{reason}; gave up after {attempt} attempts; run again to resume"
+                        why = f"{reason}; gave up after {counted(attempt, 'attempt')}; run again to resume"
                         return self._failed(kind, why, attempt)
                     call.flight.detached = False
                     await self._clock.sleep(wait)
