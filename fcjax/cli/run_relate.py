@@ -50,7 +50,9 @@ def run(
         refuse_input(out, access.store_path, *also_read)
         monitor = RelateMonitor(bar=not quiet)
         try:
-            tally = relate_file(source, out, access.client, config, window=access.window, limit=limit, observer=monitor)
+            totals = relate_file(
+                source, out, access.client, config, window=access.window, limit=limit, observer=monitor
+            )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"stopped; {_kept(access, monitor)}") from None
         except BudgetError as error:
@@ -60,15 +62,15 @@ def run(
             monitor.close()
     stats = access.client.stats
     if as_json:
-        shell.print_json(about | tally.to_dict() | {"client": client_report(stats)})
+        shell.print_json(about | totals.to_dict() | {"client": client_report(stats)})
     elif not quiet:
-        for line in _summary(tally, stats):
+        for line in _summary(totals, stats):
             click.echo(line, err=out == "-")
         if out != "-":
-            click.echo(f"{shell.counted(tally.cases.total(), 'case')} in {out}")
+            click.echo(f"{shell.counted(totals.cases.total(), 'case')} in {out}")
     if monitor.first_failure and not quiet:
-        shell.say(f"warning: {shell.counted(tally.n_failed, 'pair')} failed; the first: {monitor.first_failure}")
-    failed = tally.n_failed or any(status != "ok" for status in tally.cases)
+        shell.say(f"warning: {shell.counted(totals.n_failed, 'pair')} failed; the first: {monitor.first_failure}")
+    failed = totals.n_failed or any(status != "ok" for status in totals.cases)
     ctx.exit(shell.SOME_FAILED if failed else shell.OK)
 
 
@@ -120,16 +122,16 @@ def _kept(access: ModelAccess, monitor: RelateMonitor) -> str:
     return f"{shell.counted(monitor.done, 'case')} complete; {place}{shell.RESUME}"
 
 
-def _summary(tally: RelationCounts, stats: Stats) -> list[str]:
+def _summary(totals: RelationCounts, stats: Stats) -> list[str]:
     """Lines about a finished run."""
-    lines = [f"{shell.counted(tally.cases.total(), 'case')}: {counts(tally.cases)}"]
-    lines.append(f"{shell.counted(tally.pairs, 'pair')} asked about: {counts(tally.types) or 'no answers'}")
-    if tally.n_failed:
-        lines[-1] += f"; {tally.n_failed:,} failed ({counts(tally.failed)})"
-    if tally.methods:
-        lines.append(f"probabilities from {counts(tally.methods)}")
-    more = {"existing relations kept": tally.given, "pairs skipped by --screen": tally.screened}
-    more |= {f"atoms or contexts skipped: {why}": count for why, count in tally.skipped.items()}
+    lines = [f"{shell.counted(totals.cases.total(), 'case')}: {counts(totals.cases)}"]
+    lines.append(f"{shell.counted(totals.pairs, 'pair')} asked about: {counts(totals.types) or 'no answers'}")
+    if totals.n_failed:
+        lines[-1] += f"; {totals.n_failed:,} failed ({counts(totals.failed)})"
+    if totals.methods:
+        lines.append(f"probabilities from {counts(totals.methods)}")
+    more = {"existing relations kept": totals.given, "pairs skipped by --screen": totals.screened}
+    more |= {f"atoms or contexts skipped: {why}": count for why, count in totals.skipped.items()}
     if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
         lines.append(line)
     return lines + client_lines(stats)

@@ -105,7 +105,7 @@ class Guards:
             return Loss(why, known=True)
         if len(missing) + len(unknown) > most:
             seen = f"{len(unknown)} of {all_of_them}, such as {shown(unknown[0].text)}"
-            return Loss(f"supported: nobody can tell whether it keeps {seen}", known=False)
+            return Loss(f"supported: unknown whether it keeps {seen}", known=False)
         return None
 
 

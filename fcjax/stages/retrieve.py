@@ -65,7 +65,7 @@ class EvidenceSearch:
         known = {context.evidence: context.id for context in reversed(contexts.values()) if context.evidence}
         taken = contexts.keys() | {atom.id for atom in case.atoms or ()}
         fresh = (id for id in (f"c{number}" for number in count()) if id not in taken)
-        tally: Counter[str] = Counter(queries=len(answers))
+        totals: Counter[str] = Counter(queries=len(answers))
         atoms: list[Atom] = []
         for atom in case.atoms or ():
             if atom.id not in wanted:
@@ -74,12 +74,12 @@ class EvidenceSearch:
             answer = answers[wanted[atom.id]]
             extra = {key: value for key, value in atom.extra.items() if key != "reason"}
             if isinstance(answer, Failure):
-                tally["failed"] += 1
+                totals["failed"] += 1
                 extra["reason"] = _whole(f"{answer.kind}: {answer.reason}")
                 atoms.append(replace(atom, status=Status.RETRIEVAL_FAILED, extra=extra))
                 continue
             own: dict[str, None] = {}
-            for passage in islice(self._usable(answer, tally), self.k):
+            for passage in islice(self._usable(answer, totals), self.k):
                 context = self._context("", passage)
                 if (id := known.get(context.evidence)) is None:
                     id = known[context.evidence] = next(fresh)
@@ -90,15 +90,15 @@ class EvidenceSearch:
             status = Status.OK if own else Status.NO_EVIDENCE
             atoms.append(replace(atom, contexts=tuple(own), status=status, extra=extra))
         return replace(
-            case, atoms=tuple(atoms), contexts=tuple(contexts.values()), extra=traced(case, "retrieve", dict(tally))
+            case, atoms=tuple(atoms), contexts=tuple(contexts.values()), extra=traced(case, "retrieve", dict(totals))
         )
 
-    def _usable(self, found: Found, tally: Counter[str]) -> Iterator[Passage]:
+    def _usable(self, found: Found, totals: Counter[str]) -> Iterator[Passage]:
         for passage in found:
             if not self._context("", passage).evidence:
-                tally["empty"] += 1
+                totals["empty"] += 1
             elif self.allowed is not None and not self.allowed(passage.link):
-                tally["not_allowed"] += 1
+                totals["not_allowed"] += 1
             else:
                 yield passage
 

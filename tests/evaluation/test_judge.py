@@ -85,6 +85,7 @@ def test_only_the_beginning_of_a_cut_answer_counts():
         "Fact 1: same\nFact 2: different",
         "| 1 | same |\n| 2 | different |",
         '{"1": "different", "2": "same"}\nOn second thought:\n{"1": "same", "2": "different"}',
+        "Verdict 1: same\nVerdict 2: different",
     ],
 )
 def test_numbered_verdicts_in_many_shapes(text):

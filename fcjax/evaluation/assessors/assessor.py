@@ -52,8 +52,8 @@ class Assessment:
             if "duplicate_of" not in atom:
                 name = atom["verdict"] or atom["status"]
                 counts[name] = counts.get(name, 0) + 1
-        told = ", ".join(f"{count} {name}" for name, count in counts.items())
-        return f"Assessment({self.case.id!r}: Pr {self.precision:.2f}: {told}; {self.cost.prompts:,} prompts)"
+        totals = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return f"Assessment({self.case.id!r}: Pr {self.precision:.2f}: {totals}; {self.cost.prompts:,} prompts)"
 
 
 class Assessor(ABC):

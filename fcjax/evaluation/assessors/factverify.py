@@ -3,7 +3,7 @@
 Follows the assessor of this name beside FactReasoner (release 0.5), which has the three categories of VeriScore's
 verification prompt and, as SAFE (Wei et al., "Long-form factuality in large language models", 2024), checks facts
 against search results: supported needs everything in the claim to be supported and nothing contradicted; contradicted
-needs a part that is contradicted and that nothing supports; a part that nobody can verify, a part on which results
+needs a part that is contradicted and that nothing supports; a part that cannot be verified, a part on which results
 disagree, or a name without a clear referent leaves it undecided. How far to trust a source is the model's to weigh.
 
 Differences: evidence is the critic's for each atom, without searches in several steps as SAFE has them; the

@@ -16,7 +16,7 @@ NUMBER_KEYS: Final = frozenset(
 )
 """The keys of an object's own number, as `plain` writes them."""
 
-_NAME: Final = r"(?:claim|atom|fact|hypothesis|statement|item)"
+_NAME: Final = r"(?:claim|atom|fact|hypothesis|statement|item|verdict)"
 _LINE: Final = re.compile(
     rf"^[ \t>*_`#|-]*+(?:{_NAME}\b[\s#]*+)?[\[(]?(\d{{1,9}}+)(?!\d)[\])]?[ \t*_`|]*+[.):|=–—-]*+(.*)$",
     re.IGNORECASE | re.MULTILINE,
