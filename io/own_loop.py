@@ -34,9 +34,7 @@ class OwnLoop:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`. Raises what `work` raises."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _loop_is_running():
             return self._runner.run(work)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="fcjax-loop")
@@ -56,6 +54,15 @@ class OwnLoop:
                 inner.get_loop().call_soon_threadsafe(inner.cancel)
             wait((outcome,))
             raise
+
+
+def _loop_is_running() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def in_own_loop(work: Coroutine[Any, Any, Result]) -> Result:

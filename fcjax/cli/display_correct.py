@@ -105,6 +105,10 @@ def comparison_table(found: Comparison) -> RenderableType:
             interval,
             "" if change.test.p is None else f"{change.test.p:.3g}",
         )
+    table.caption = "gain = 2 (after - before) / (after + before), averaged over the cases"
+    if any(change.test.marks for change in found.changes.values()):
+        table.caption += "; *, **, ***: p < 0.05, 0.01, 0.001 (one-sided paired t-test)"
+    table.caption_justify = "left"
     return table
 
 

@@ -52,7 +52,7 @@ def show_preview(
         click.echo(
             f"total: {least}{shell.counted(known['to_send'], 'prompt')} to send, about {known['prompt_tokens']:,} "
             f"input and at most {known['completion_tokens']:,} output tokens; cost {_bounded(known['cost'])}"
-            + ("" if complete else "; the rest depends on earlier stages")
+            + ("" if complete else " so far; later stages depend on these and come on top")
         )
     if critic.how.model.votes and "relate" in stages:
         click.echo(f"plus {critic.how.model.votes} prompts for each relation without logprobs")

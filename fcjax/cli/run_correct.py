@@ -51,6 +51,7 @@ def run(
     also_read = [parameters[name] for name in ("config", "priors", "refiner_config", "refine_template")]
     also_read += parameters["templates"].values()
     refuse_corpus(parameters["corpus"], out, cases_out)
+    also_read.append(source if source != "-" else None)  # results, where the cases next to them are meant
     source = cases_of(source)
     choice = Choice(**{name: parameters.pop(name) for name in ("limit", "sample", "seed")})
     refiner = {name: parameters.pop(f"refiner_{name}") for name in ("model", "base_url", "config", "price")}

@@ -59,6 +59,7 @@ def run(
     check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
     also_read = [source, parameters["config"], parameters["priors"], *parameters["templates"].values()]
     refuse_corpus(parameters["corpus"], out, cases_out)
+    also_read.append(source if source != "-" else None)  # results, where the cases next to them are meant
     source = cases_of(source)
     evidence = {"retriever": retriever_name(parameters), "corpus": parameters["corpus"]}
     retrieved_only = options_of_retrieval(ctx)

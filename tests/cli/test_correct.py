@@ -57,6 +57,7 @@ def test_correct_then_critique(run, source, server, tmp_path):
     assert re.search(r"Changes\n\ntown \d: .*\[-.*-\]\{\+.*\+\}", shown)
     assert "Before and after, 8 of 8 cases" in shown
     assert "+0.433**" in shown
+    assert "gain = 2 (after - before) / (after + before)" in shown
     assert re.search(r"^per case: \d\d\.\d prompts, [\d,]+ tokens, cost unknown$", shown, re.MULTILINE)
     assert f"8 corrections in {out}, the corrected cases in {cases}" in shown
     assert done.stderr == b""
@@ -126,6 +127,11 @@ def test_results_of_critique_are_gone_on_from(run, source, server, tmp_path):
     found = tmp_path / "found.jsonl"
     corpus, env = tmp_path / "corpus.jsonl", settings(server, tmp_path)
     assert fcjax("critique", source, "-o", found, "--corpus", corpus, **env).returncode == OK
+    before = found.read_bytes()
+    for command in ("correct", "critique"):
+        done = fcjax(command, found, "-o", found, "--cases", tmp_path / "x", "--corpus", corpus, **env)
+        assert (done.returncode, "is also the input" in done.stderr.decode()) == (UNUSABLE, True)
+    assert found.read_bytes() == before
     (tmp_path / "store.sqlite").unlink()  # nothing is taken from there
     calls = server.calls
     done = run(found, "-o", tmp_path / "out.jsonl", "--json")

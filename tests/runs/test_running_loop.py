@@ -16,12 +16,14 @@ from relations import client_of
 from scripted_server import ScriptedServer
 
 import fcjax
+from fcjax.core.errors import SettingsError
 from fcjax.correction.factcorrector import Corrector
 from fcjax.critic.critic import Critic
 from fcjax.evaluation.config import read_plan
 from fcjax.evaluation.falsify import falsify
 from fcjax.evaluation.grid import run_grid
 from fcjax.io.endpoint import Endpoint
+from fcjax.io.own_loop import in_own_loop
 from fcjax.io.store import Store
 from fcjax.runs import preview, relate_file
 from fcjax.runs.correct_file import correct_file
@@ -160,3 +162,12 @@ def test_an_interrupt_in_a_running_loop_ends_a_run_over_a_file_which_is_then_res
     assert critique_file(folder / "in.jsonl", out, critic_of(server)).resumed > 0
     critique_file(folder / "in.jsonl", folder / "whole.jsonl", critic_of(server))
     assert out.read_bytes() == (folder / "whole.jsonl").read_bytes()
+
+
+def test_an_error_is_raised_without_the_search_for_a_loop_before_it():
+    async def fails():
+        raise SettingsError("no model given")
+
+    with pytest.raises(SettingsError) as caught:
+        in_own_loop(fails())
+    assert caught.value.__context__ is None
