@@ -64,7 +64,7 @@ def infer(
     check_choice("method", method, get_args(Method), none=True)
     check_number("i_bound", i_bound, 1, 20, whole=True)
     if method == "wmb" and pairs:
-        raise SettingsError("pairs are not available with method 'wmb'; leave out one of the two")
+        raise SettingsError("pairs are not available with method 'wmb'; allowed: one of the two")
     if isinstance(graphs, FactGraph | str) or not isinstance(graphs, Sequence):
         raise SettingsError(f"graphs is a single {type(graphs).__name__}; allowed: a list of graphs")
     if not isinstance(limits, Limits | None):

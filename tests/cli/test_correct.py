@@ -229,7 +229,7 @@ def test_a_wording_of_ones_own(run, source, server, tmp_path):
             ["-o", "out", "--no-guard", "supported", "--may-lose", "0.1"],
             "--may-lose has no effect with --no-guard supported",
         ),
-        (["-o", "out", "--refiner-price", "1", "1"], "--refiner-price has no effect without another model"),
+        (["-o", "out", "--refiner-price", "1", "1"], "--refiner-price has no effect without a separate refiner model"),
         (["-o", "out", "--replay", "--store", "nowhere"], "there is no store there"),
     ],
 )

@@ -272,7 +272,7 @@ def test_a_replay_of_replies_without_an_answer_takes_no_files_place(tmp_path, so
         counts = relate_file(source, tmp_path / "live.jsonl", client_of(server, store=store))
         assert 0 < counts.failed["unreadable"] == counts.pairs
         out.write_text("of before")
-        with pytest.raises(InputError, match=r"out\.jsonl: the store answers none of \d+ prompts"):
+        with pytest.raises(InputError, match=r"out\.jsonl: the store has no answer to any of \d+ prompts"):
             relate_file(source, out, client_of(server, store=store, replay=True))
     assert out.read_text() == "of before"
 
