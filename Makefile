@@ -37,7 +37,7 @@ $(READY): pyproject.toml constraints.txt
 		exit 1; fi
 	@echo "== Making the virtual environment $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@echo "== Installing fcjax and what it needs into $(VENV): a few minutes and 1.4 GB, the first time only"
+	@echo "== Installing fcjax and what it needs into $(VENV): a few minutes and 1.5 GB, the first time only"
 	@$(PIP) install --quiet $(PINNED) setuptools
 	@if [ -t 1 ]; then quiet=; else quiet=--quiet; fi; \
 		$(PIP) install $$quiet $(PINNED) --no-build-isolation --editable '.[dev]'
