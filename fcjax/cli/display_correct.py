@@ -73,11 +73,12 @@ class CorrectProgress:
         if self._scored:
             lines.append(f"mean Pr so far {self._before / self._scored:.3f} -> {self._after / self._scored:.3f}")
         answered, hits = (sum(getattr(one, name) for one in self._asked) for name in ("answered", "cache_hits"))
-        flying = sum(one.in_flight for one in self._asked)
+        flying, retried = (sum(getattr(one, name) for one in self._asked) for name in ("in_flight", "retries"))
         costs = [one.cost for one in self._asked]
         spent = "" if None in costs else f", ${sum(cost or 0.0 for cost in costs):,.4f} so far"
         lines.append(
-            f"{answered:,} prompts, {answered / seconds:,.0f}/s; {hits:,} from the store, {flying:,} in flight{spent}"
+            f"{answered:,} prompts, {answered / seconds:,.0f}/s; {hits:,} from the store, {flying:,} in flight, "
+            f"{retried:,} retried{spent}"
         )
         return lines
 

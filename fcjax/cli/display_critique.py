@@ -83,7 +83,8 @@ class CritiqueProgress:
         asked, seconds = self._asked, max(time.monotonic() - self._began, 1e-9)
         failed = asked.failed.total()
         prompts = f"{asked.answered:,} prompts, {asked.answered / seconds:,.0f}/s"
-        lines = [f"{prompts}; {asked.cache_hits:,} from the store, {asked.in_flight:,} in flight, {failed:,} failed"]
+        calls = f"{asked.in_flight:,} in flight, {asked.retries:,} retried"
+        lines = [f"{prompts}; {asked.cache_hits:,} from the store, {calls}, {failed:,} failed"]
         if self._searched is not None:
             found = self._searched
             lines.append(f"{found.answered:,} searches; {found.hits:,} from the store, {found.failed.total():,} failed")
