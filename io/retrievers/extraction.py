@@ -36,11 +36,12 @@ _BOMS: Final = (
 _META: Final = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*(?:["']\s*)?([\w.:-]+)|<\?xml[^>]{0,100}encoding=["']([\w.-]+)""", re.I
 )
-# One comment: what it skips over may be the end of a comment and the begin of the next. A repeated group here would take
-# exponential time.
+# One comment: what it skips may be the end of a comment and the begin of the next. To repeat it, as several comments
+# suggest, would take exponential time.
 _MARKUP: Final = re.compile(
     rb"\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
 )
+_DECLARATION: Final = re.compile(r"\A\s*<\?xml[^>]*\?>")
 _PAID: Final = re.compile(r"""["']isAccessibleForFree["']\s*:\s*["']?false""", re.I)
 # What a page says that is called otherwise on the wire: the web reads Latin 1 as Windows 1252, and so on.
 _READ_AS: Final = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949"}
@@ -52,7 +53,7 @@ class ExtractionError(ValueError):
     """A document from which no text can be extracted; the message says why."""
 
 
-class ExtractionTimeout(ExtractionError):
+class ExtractionTimeoutError(ExtractionError):
     """A document that takes too much time."""
 
 
@@ -140,7 +141,7 @@ def _html(markup: str) -> tuple[str, str | None]:
 
     note = "the page is marked as paywalled" if _PAID.search(markup) else None
     markup = markup.lstrip("\ufeff")
-    markup = re.sub(r"\A\s*<\?xml[^>]*\?>", "", markup)  # lxml refuses texts that declare an encoding
+    markup = _DECLARATION.sub("", markup)  # lxml refuses texts that declare an encoding
     try:
         text = extract(markup, include_comments=False, include_tables=True, favor_recall=True) or ""
     except MemoryError:
@@ -193,8 +194,9 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 def tidy(text: str) -> str:
     """The text without control characters, halves of characters and superfluous spaces."""
     text = _CONTROL.sub("", mended(text).replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
-    text = re.sub(r"[^\S\n]+", " ", text)
-    return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()
+    return _EMPTY_LINES.sub("\n\n", _SPACES.sub(" ", text)).strip()
 
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ufeff\ufffe\uffff]")
+_SPACES: Final = re.compile(r"[^\S\n]+")
+_EMPTY_LINES: Final = re.compile(r" ?\n(?: ?\n)+ ?")

@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any, Final
 
-from fcjax.io.retrievers.extraction import ExtractionError, ExtractionTimeout, OutOfTime, text_of
+from fcjax.io.retrievers.extraction import ExtractionError, ExtractionTimeoutError, OutOfTime, text_of
 
 WORKERS: Final = 2
 """Processes of a pool, and so documents that are parsed at once."""
@@ -50,7 +50,7 @@ class Workers:
     def text_of(self, kind: str, body: bytes, charset: str | None, seconds: float) -> tuple[str, str | None]:
         """What `extraction.text_of` returns, within `seconds`; blocks, also while all workers are busy.
 
-        Raises `ExtractionTimeout` after that time, and `ExtractionError`.
+        Raises `ExtractionTimeoutError` after that time, and `ExtractionError`.
         """
         with self._room:
             worker = self._taken()
@@ -70,7 +70,7 @@ class Workers:
         if "error" in reply:
             raise ExtractionError(reply["error"])
         if "text" not in reply:
-            raise ExtractionTimeout(f"extracting the text took over {seconds:g} s")
+            raise ExtractionTimeoutError(f"extracting the text took over {seconds:g} s")
         return reply["text"], reply["note"]
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class _Worker:
         if reply is not None:
             return reply[0]
         if time.monotonic() - begin >= seconds:
-            raise ExtractionTimeout(f"extracting the text took over {request['seconds']:g} s")
+            raise ExtractionTimeoutError(f"extracting the text took over {request['seconds']:g} s")
         raise ExtractionError(f"the process that extracts text died ({self._exit()})")
 
     def kill(self) -> None:

@@ -27,7 +27,7 @@ from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubb
 from fcjax.io.pacing import Clock, RealClock, Retry
 from fcjax.io.retrievers.domains import Domains
 from fcjax.io.retrievers.excerpts import LENGTH, excerpt
-from fcjax.io.retrievers.extraction import PDF, ExtractionError, ExtractionTimeout, kind_of
+from fcjax.io.retrievers.extraction import PDF, ExtractionError, ExtractionTimeoutError, kind_of
 from fcjax.io.retrievers.extraction_workers import WORKERS, Workers
 from fcjax.io.retrievers.ssrf_guard import REFUSED, Guard, LinkError
 from fcjax.io.retrievers.user_agent import user_agent as our_name
@@ -135,9 +135,9 @@ class PageReader:
         """The part of a page that best matches `query`, or why there is none. A page that fails raises nothing.
 
         Neither the link nor any of its redirects may lead to a domain that `domains` does not admit; such a domain is
-        not contacted. Kinds of failure: `private` (the guard refused), `denied` (a domain), `bad_link`, `shut` (a login, a paywall, no programs),
-        `not_found`, `unsupported` (no document with text), `too_large`, `redirects`, `unreadable`, `timeout`,
-        `connection`, `dns`, `tls`, `server_error`.
+        not contacted. Kinds of failure: `private` (the guard refused), `denied` (a domain), `bad_link`, `shut` (a
+        login, a paywall, no programs), `not_found`, `unsupported` (no document with text), `too_large`, `redirects`,
+        `unreadable`, `timeout`, `connection`, `dns`, `tls`, `server_error`.
         """
         admitted = domains if domains is not None and domains.restricted else None
         key = link if admitted is None else f"{admitted.name} {link}"
@@ -175,7 +175,7 @@ class PageReader:
         try:
             async with self._extracting:
                 text, note = await _in_thread(lambda: self._workers.text_of(*document, self._limits.extraction))
-        except ExtractionTimeout as error:
+        except ExtractionTimeoutError as error:
             return Failure("timeout", str(error), 1)
         except ExtractionError as error:
             return Failure("unreadable", str(error), 1)
