@@ -203,7 +203,7 @@ def _read_page(entry: CorpusFile, faults: Faults, workers: Workers) -> Iterator[
 
 
 _NO_TEXT: Final = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
-_TITLE: Final = re.compile(r"<title[^>]*>(.{0,1000}?)</title>", re.IGNORECASE | re.DOTALL)
+_TITLE: Final = re.compile(r"<title[^<>]*>(.{0,1000}?)</title>", re.IGNORECASE | re.DOTALL)
 _SECONDS: Final = 60.0  # for a page or PDF; a PDF that takes longer keeps the text of the pages before
 _SECONDS_PER_MIB: Final = 30.0  # of HTML, in addition
 

@@ -39,7 +39,7 @@ _META: Final = re.compile(
 # One comment: what it skips may be the end of a comment and the begin of the next. To repeat it, as several comments
 # suggest, would take exponential time.
 _MARKUP: Final = re.compile(
-    rb"\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
+    rb"\A\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
 )
 _DECLARATION: Final = re.compile(r"\A\s*<\?xml[^>]*\?>")
 _PAID: Final = re.compile(r"""["']isAccessibleForFree["']\s*:\s*["']?false""", re.I)
