@@ -13,10 +13,10 @@ import io
 import os
 import re
 import stat
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -27,7 +27,8 @@ from fcjax.core.passages import Passage
 from fcjax.core.words import without_invisible
 from fcjax.io.files.objects import read_objects
 from fcjax.io.files.streams import WHOLE_LIMIT
-from fcjax.io.retrievers.extraction import HTML, LONGEST, ExtractionError, decode, kind_of, text_of, tidy
+from fcjax.io.retrievers.extraction import HTML, LONGEST, PDF, ExtractionError, decode, kind_of, tidy
+from fcjax.io.retrievers.extraction_workers import Workers
 
 CHUNK: Final = 1000
 """Characters that a passage has at most, by default."""
@@ -105,10 +106,17 @@ def _walk(path: Path, faults: Faults) -> Iterator[Path]:
 
 def passages(files: list[CorpusFile], chunk: int, faults: Faults) -> Iterator[Passage]:
     """The passages of all files, in order; of equal texts, only the first is kept."""
+    with closing(Workers(1)) as workers:
+        yield from _passages(files, chunk, faults, workers)
+
+
+def _passages(files: list[CorpusFile], chunk: int, faults: Faults, workers: Workers) -> Iterator[Passage]:
     known: set[bytes] = set()
     for entry in files:
+        kind = _kind(entry.name) or ""
         try:
-            for title, text, link in _READERS[_kind(entry.name) or ""](entry, faults):
+            documents = _read_page(entry, faults, workers) if kind == "page" else _READERS[kind](entry, faults)
+            for title, text, link in documents:
                 for piece in map(without_invisible, cut(text, chunk)):  # a zero-width space is a place to cut at
                     if not piece.strip():
                         continue
@@ -175,14 +183,15 @@ def _read_text(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
     yield (heading[1].strip() if heading else _title_of(entry)), tidy(text), entry.name
 
 
-def _read_page(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
+def _read_page(entry: CorpusFile, faults: Faults, workers: Workers) -> Iterator[Document]:
     """HTML or PDF."""
     content = _content(entry)
     kind = kind_of("text/html" if _suffix(entry.name) != ".pdf" else "application/pdf", content[:1024])
     if kind is None:
         raise InputError(Fault("the content does not match the file's suffix", file=str(entry.path)))
     try:
-        text, note = text_of(kind, content, None, time.monotonic() + _PDF_SECONDS)
+        seconds = _SECONDS + (0.0 if kind == PDF else _SECONDS_PER_MIB * len(content) / (1 << 20))
+        text, note = workers.text_of(kind, content, None, seconds)
     except ExtractionError as error:
         raise InputError(Fault(str(error), file=str(entry.path))) from error
     if len(text) == LONGEST:
@@ -194,8 +203,9 @@ def _read_page(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
 
 
 _NO_TEXT: Final = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\ufffd]")
-_TITLE: Final = re.compile(r"<title[^>]*>(.{0,1000}?)</title>", re.IGNORECASE | re.DOTALL)
-_PDF_SECONDS: Final = 60.0
+_TITLE: Final = re.compile(r"<title[^<>]*>(.{0,1000}?)</title>", re.IGNORECASE | re.DOTALL)
+_SECONDS: Final = 60.0  # for a page or PDF; a PDF that takes longer keeps the text of the pages before
+_SECONDS_PER_MIB: Final = 30.0  # of HTML, in addition
 
 
 def _read_rows(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
@@ -214,7 +224,7 @@ def _read_rows(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
             yield title, text, link or f"{entry.name}#{id or item.number}"
 
 
-_READERS: Final = {"text": _read_text, "page": _read_page, "rows": _read_rows}
+_READERS: Final = {"text": _read_text, "rows": _read_rows}
 _KEYS: Final = (("text", "contents", "snippet"), ("title",), ("link", "url"), ("id",))
 
 

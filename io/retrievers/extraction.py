@@ -1,6 +1,7 @@
 """The text of a document from the web: HTML, PDF or plain text, in any encoding.
 
-Everything here computes and may take seconds: call it in a thread.
+Everything here computes, and some parsers can be made to compute for hours: documents of strangers are read by way of
+`extraction_workers`. All patterns take time that is linear in the text.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ _BOMS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _META: Final = re.compile(
-    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]{0,100}encoding=["']([\w.-]+)""", re.I
+    rb"""<meta[^>]{0,200}?charset\s*=\s*(?:["']\s*)?([\w.:-]+)|<\?xml[^>]{0,100}encoding=["']([\w.-]+)""", re.I
 )
+# One comment: what it skips may be the end of a comment and the begin of the next. To repeat it, as several comments
+# suggest, would take exponential time.
 _MARKUP: Final = re.compile(
-    rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
+    rb"\A\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
 )
+_DECLARATION: Final = re.compile(r"\A\s*<\?xml[^>]*\?>")
 _PAID: Final = re.compile(r"""["']isAccessibleForFree["']\s*:\s*["']?false""", re.I)
 # What a page says that is called otherwise on the wire: the web reads Latin 1 as Windows 1252, and so on.
 _READ_AS: Final = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949"}
@@ -47,6 +51,14 @@ _NO_CHARSETS: Final = ("idna", "punycode", "raw-unicode-escape", "undefined", "u
 
 class ExtractionError(ValueError):
     """A document from which no text can be extracted; the message says why."""
+
+
+class ExtractionTimeoutError(ExtractionError):
+    """A document that takes too much time."""
+
+
+class OutOfTime(BaseException):
+    """Raised by a timer in the midst of a document; not an `Exception`, which parsers catch."""
 
 
 def kind_of(content_type: str, head: bytes) -> str | None:
@@ -129,14 +141,18 @@ def _html(markup: str) -> tuple[str, str | None]:
 
     note = "the page is marked as paywalled" if _PAID.search(markup) else None
     markup = markup.lstrip("\ufeff")
-    markup = re.sub(r"\A\s*<\?xml[^>]*\?>", "", markup)  # lxml refuses texts that declare an encoding
+    markup = _DECLARATION.sub("", markup)  # lxml refuses texts that declare an encoding
     try:
         text = extract(markup, include_comments=False, include_tables=True, favor_recall=True) or ""
+    except MemoryError:
+        raise
     except Exception:  # whatever a page's markup does to a parser, it is the page's fault
         text = ""
     if len(text) < 200:
         try:
             whole = html2txt(markup) or ""
+        except MemoryError:
+            raise
         except Exception:
             whole = ""
         text = whole if len(whole) > 2 * len(text) else text
@@ -164,6 +180,10 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
             length += len(texts[-1])
     except ExtractionError:
         raise
+    except OutOfTime:
+        if not any(text.strip() for text in texts):
+            raise
+        note = f"only the first {len(texts)} pages of the PDF were read"
     except Exception as error:  # damaged files make it raise nearly anything
         if not any(text.strip() for text in texts):
             raise ExtractionError(f"the PDF cannot be read ({type(error).__name__})") from error
@@ -174,8 +194,9 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
 def tidy(text: str) -> str:
     """The text without control characters, halves of characters and superfluous spaces."""
     text = _CONTROL.sub("", mended(text).replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
-    text = re.sub(r"[^\S\n]+", " ", text)
-    return re.sub(r" ?\n(?: ?\n)+ ?", "\n\n", text).strip()
+    return _EMPTY_LINES.sub("\n\n", _SPACES.sub(" ", text)).strip()
 
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ufeff\ufffe\uffff]")
+_SPACES: Final = re.compile(r"[^\S\n]+")
+_EMPTY_LINES: Final = re.compile(r" ?\n(?: ?\n)+ ?")

@@ -25,8 +25,10 @@ from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Failure
 from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubbed
 from fcjax.io.pacing import Clock, RealClock, Retry
+from fcjax.io.retrievers.domains import Domains
 from fcjax.io.retrievers.excerpts import LENGTH, excerpt
-from fcjax.io.retrievers.extraction import PDF, ExtractionError, kind_of, text_of
+from fcjax.io.retrievers.extraction import PDF, ExtractionError, ExtractionTimeoutError, kind_of
+from fcjax.io.retrievers.extraction_workers import WORKERS, Workers
 from fcjax.io.retrievers.ssrf_guard import REFUSED, Guard, LinkError
 from fcjax.io.retrievers.user_agent import user_agent as our_name
 from fcjax.io.single_flight import SingleFlight
@@ -36,7 +38,6 @@ Result = TypeVar("Result")
 VERSION: Final = 2
 """Counts up when the same page would give another text: a part of the keys under which results are stored."""
 _KEPT: Final = 64  # documents in memory: the next query is mostly about the same subject
-_THREADS: Final = 2  # documents that are being extracted at once
 _SHUT: Final = {
     401: "it requires a login",
     402: "it is behind a paywall",
@@ -118,6 +119,7 @@ class PageReader:
         self._retry = retry or Retry(attempts=2, first=1.0, patience=10.0)
         self._clock, self._random = clock or RealClock(), random or Random()
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that reads first
+        self._workers = Workers()
         self._make_room()
         self._read: SingleFlight[Page | Failure] = SingleFlight(_KEPT)
 
@@ -129,14 +131,17 @@ class PageReader:
         changed += [f"private={network}" for network in self._guard.private]
         return ",".join([f"pages/{VERSION}", f"{self._length}", *changed])
 
-    async def read(self, link: str, query: str) -> Page | Failure:
+    async def read(self, link: str, query: str, domains: Domains | None = None) -> Page | Failure:
         """The part of a page that best matches `query`, or why there is none. A page that fails raises nothing.
 
-        Kinds of failure: `private` (the guard refused), `bad_link`, `shut` (a login, a paywall, no programs),
-        `not_found`, `unsupported` (no document with text), `too_large`, `redirects`, `unreadable`, `timeout`,
-        `connection`, `dns`, `tls`, `server_error`.
+        Neither the link nor any of its redirects may lead to a domain that `domains` does not admit; such a domain is
+        not contacted. Kinds of failure: `private` (the guard refused), `denied` (a domain), `bad_link`, `shut` (a
+        login, a paywall, no programs), `not_found`, `unsupported` (no document with text), `too_large`, `redirects`,
+        `unreadable`, `timeout`, `connection`, `dns`, `tls`, `server_error`.
         """
-        found = await self._read.get(link, lambda: self._whole(link))
+        admitted = domains if domains is not None and domains.restricted else None
+        key = link if admitted is None else f"{admitted.name} {link}"
+        found = await self._read.get(key, lambda: self._whole(link, admitted))
         if isinstance(found, Failure) or len(found.text) <= self._length:
             return found
         text = found.text
@@ -146,6 +151,7 @@ class PageReader:
     async def close(self) -> None:
         """Stop all reads in progress."""
         await self._read.close()
+        self._workers.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -154,35 +160,35 @@ class PageReader:
     def _make_room(self) -> None:
         """Semaphores, which belong to the loop that waits for them first."""
         self._slots = asyncio.Semaphore(self._concurrency)
-        self._extracting = asyncio.Semaphore(_THREADS)
+        self._extracting = asyncio.Semaphore(WORKERS)
 
-    async def _whole(self, link: str) -> Page | Failure:
+    async def _whole(self, link: str, domains: Domains | None) -> Page | Failure:
         """A page with all of its text."""
         try:
             async with self._slots, asyncio.timeout(self._limits.total):
-                fetched = await self._fetched(link)
+                fetched = await self._fetched(link, domains)
         except TimeoutError:
             return Failure("timeout", f"the page did not load within {self._limits.total:g} s", 1)
         if isinstance(fetched, Failure):
             return fetched
-        deadline = time.monotonic() + self._limits.extraction
+        document = (fetched.kind, fetched.body, fetched.charset)
         try:
-            async with self._extracting, asyncio.timeout(self._limits.extraction + 1.0):
-                text, note = await _in_thread(lambda: text_of(fetched.kind, fetched.body, fetched.charset, deadline))
-        except TimeoutError:
-            return Failure("timeout", f"extracting the text took over {self._limits.extraction:g} s", 1)
+            async with self._extracting:
+                text, note = await _in_thread(lambda: self._workers.text_of(*document, self._limits.extraction))
+        except ExtractionTimeoutError as error:
+            return Failure("timeout", str(error), 1)
         except ExtractionError as error:
             return Failure("unreadable", str(error), 1)
-        except Exception as error:  # a stranger's document met a fault of a library: that page's loss
+        except Exception as error:  # such as too many threads: that page's loss
             return Failure("unreadable", f"extracting the text failed ({type(error).__name__})", 1)
         if fetched.cut:
             note = "; ".join(filter(None, (note, f"only the first {self._limits.size:,} bytes were read")))
         return Page(fetched.link, text, note)
 
-    async def _fetched(self, link: str) -> _Fetched | Failure:
+    async def _fetched(self, link: str, domains: Domains | None) -> _Fetched | Failure:
         """A page's bytes, in as many tries as it may take."""
         for attempt in count(1):
-            outcome = await self._followed(link)
+            outcome = await self._followed(link, domains)
             match outcome:
                 case _Fetched():
                     return outcome
@@ -195,11 +201,13 @@ class PageReader:
                     await self._clock.sleep(wait)
         raise AssertionError("unreachable")
 
-    async def _followed(self, link: str) -> _Fetched | Again | Refused:
+    async def _followed(self, link: str, domains: Domains | None) -> _Fetched | Again | Refused:
         """What stands at the end of a link's redirects."""
         try:
             url = self._guard.check(link)
             for _ in range(self._limits.redirects + 1):
+                if domains is not None and not domains.admits(str(url)):
+                    return Refused("denied", f"{url.host} is not a domain that is allowed as evidence")
                 outcome = await self._once(url)
                 if not isinstance(outcome, str):
                     return outcome

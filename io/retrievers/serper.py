@@ -115,7 +115,7 @@ class Serper:
         if self._pages is None:
             return tuple(hit for hit in hits if hit.snippet)
         reader = self._pages
-        read = await asyncio.gather(*(with_page(reader, hit, query) for hit in hits))
+        read = await asyncio.gather(*(with_page(reader, hit, query, self._domains) for hit in hits))
         return tuple(hit for hit in read if hit.text or hit.snippet)
 
     async def close(self) -> None:
@@ -124,11 +124,11 @@ class Serper:
             await self._pages.close()
 
 
-async def with_page(reader: PageReader, hit: Passage, query: str) -> Passage:
+async def with_page(reader: PageReader, hit: Passage, query: str, domains: Domains | None = None) -> Passage:
     """A search result with what its page says, or with a note why there is no more than the snippet."""
     if hit.link is None:
         return hit
-    page = await reader.read(hit.link, query)
+    page = await reader.read(hit.link, query, domains)
     if isinstance(page, Failure):
         note = f"the page could not be read: {page.reason}"
         return Passage(title=hit.title, snippet=hit.snippet, link=hit.link, note=note)

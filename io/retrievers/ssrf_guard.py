@@ -24,10 +24,20 @@ REFUSED: Final = -7
 """The `errno` of the `OSError` by which the guard refuses an address; no system has it."""
 
 _OURS: Final = ip_network("2000::/3")  # all that is given out of IPv6
-_SPECIAL: Final = (
-    ip_network("168.63.129.16/32"),  # a public address where Azure serves its own machines
-    ip_network("192.88.99.0/24"),  # former relays of 6to4
-    ip_network("3fff::/20"),  # documentation, newer than Python's own tables
+# IANA's special-purpose registries, as of 2025, and multicast. Python's own tables (`is_global`) differ by version, so
+# an address must pass both. The exceptions within these networks, such as 192.0.0.9, serve no web pages.
+_SPECIAL: Final = tuple(
+    ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        "192.0.0.0/24",  # protocol assignments; 192.0.0.192 serves the metadata of a cloud
+        *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+        *("224.0.0.0/4", "240.0.0.0/4"),
+        "168.63.129.16/32",  # a public address where Azure serves its own machines
+        *("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"),  # of IPv4; what they embed is looked at before
+        *("100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16"),
+        *("fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
+    )
 )
 _HOST: Final = re.compile(r"[a-z0-9._-]+", re.IGNORECASE)
 _TRANSLATED: Final = ip_network("64:ff9b::/96")  # NAT64: an IPv4 address in the last four bytes
@@ -97,6 +107,8 @@ def is_public(address: Address) -> bool:
     Not so are loopback, private, link-local, shared (CGNAT), multicast and reserved ones, and their forms in IPv6.
     """
     if isinstance(address, IPv6Address):
+        if address.teredo is not None:
+            return all(map(is_public, address.teredo))  # the relay and the machine behind it
         if (inner := _inner(address)) is not None:
             return is_public(inner)
         if address not in _OURS:
@@ -106,13 +118,11 @@ def is_public(address: Address) -> bool:
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for: mapped, compatible, 6to4, Teredo or translated."""
+    """The IPv4 address that an IPv6 address stands for: mapped, compatible, 6to4 or translated."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address.teredo is not None:
-        return address.teredo[1]
     number = int(address)
     if address in _TRANSLATED or 1 < number < 2**32:
         return IPv4Address(number & 0xFFFF_FFFF)

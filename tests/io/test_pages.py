@@ -9,7 +9,7 @@ import io
 import pkgutil
 import socket
 import time
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 import pytest
 from aiohttp import web
@@ -20,11 +20,14 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from served import served
 
 from fcjax.core.errors import SettingsError
+from fcjax.core.passages import Passage
 from fcjax.core.prompts import Failure
 from fcjax.io.pacing import Retry
+from fcjax.io.retrievers.domains import Domains
 from fcjax.io.retrievers.excerpts import excerpt
 from fcjax.io.retrievers.extraction import decode
 from fcjax.io.retrievers.pages import Page, PageLimits, PageReader
+from fcjax.io.retrievers.serper import with_page
 from fcjax.io.retrievers.ssrf_guard import Guard, LinkError, is_public
 
 HERE = ("127.0.0.0/8",)
@@ -85,6 +88,32 @@ def test_addresses_behind_the_wall_are_not_public(address):
 @pytest.mark.parametrize("address", ["8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8"])
 def test_addresses_of_the_internet_are_public(address):
     assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        # IANA's registries of special-purpose addresses: what is not globally reachable.
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+        *("192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+        *("240.0.0.0/4", "::1/128", "::/128", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64"),
+        *("2001:1::/32", "2001:2::/48", "2001:10::/28", "2001:20::/28", "2001:db8::/32", "3fff::/20", "5f00::/16"),
+        *("fc00::/7", "fe80::/10", "224.0.0.0/4", "ff00::/8"),
+        # What stands for an IPv4 address of them.
+        *("::ffff:192.0.0.0/120", "64:ff9b::c000:0/120", "2002:c000::/40", "2002:a00::/24", "::a00:0/104"),
+    ],
+)
+def test_special_networks_are_not_public_from_end_to_end(network):
+    first, last = ip_network(network)[0], ip_network(network)[-1]
+    middle = first + (int(last) - int(first)) // 2
+    assert [is_public(address) for address in (first, middle, last)] == [False] * 3
+
+
+def test_both_addresses_in_a_teredo_address_must_be_public():
+    server, client, private = "0808:0808", "f7f7:f7f7", "f5ff:fffe"  # the client's is inverted
+    assert is_public(ip_address(f"2001:0:{server}:0:0:{client}"))
+    assert not is_public(ip_address(f"2001:0:{server}:0:0:{private}"))
+    assert not is_public(ip_address(f"2001:0:0a00:1:0:0:{client}"))
 
 
 @given(st.ip_addresses(v=4))
@@ -188,6 +217,38 @@ def test_a_redirect_leads_nowhere_that_a_link_would_not(target, kind):
     assert isinstance(found, Failure)
     assert found.kind == kind
     assert "secret" not in found.reason
+
+
+def test_domains_are_looked_at_in_each_redirect(monkeypatch):
+    genuine = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *rest, **more: genuine("127.0.0.1" if ".test" in host else host, *rest, **more),
+    )
+
+    async def main():
+        def hop(request):
+            port = request.url.port
+            following = {"a.test": "b.denied.test", "b.denied.test": "c.test"}.get(request.url.host)
+            return (
+                answer(b"", status=302, Location=f"http://{following}:{port}/") if following else answer(article(STORY))
+            )
+
+        async with served(hop) as server:
+            reader, found = PageReader(private=HERE), []
+            lists = (None, Domains(), Domains(deny=["denied.test"]), Domains(allow=["a.test"]), Domains(allow=["test"]))
+            for domains in lists:
+                before = len(server.asked)
+                page = await reader.read(f"http://a.test:{server.port}/", "Curie", domains)
+                found.append((getattr(page, "kind", "read"), len(server.asked) - before))
+            hit = Passage(title="t", snippet="s", link=f"http://a.test:{server.port}/")
+            found.append((await with_page(reader, hit, "Curie", lists[2])).text)
+            await reader.close()
+            return found
+
+    # The second is the first's; the others each ask again, and a denied host never.
+    assert asyncio.run(main()) == [("read", 3), ("read", 0), ("denied", 1), ("denied", 1), ("read", 3), None]
 
 
 def test_redirects_are_followed_and_have_an_end():

@@ -1,0 +1,309 @@
+"""Documents made to take all time or memory: patterns are linear, and parsers run in processes that can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from contextlib import closing, contextmanager
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from pypdf import PdfWriter
+from pypdf.generic import DictionaryObject, NameObject, StreamObject
+from served import served
+
+from fcjax.core.prompts import Failure
+from fcjax.io.retrievers import corpus, excerpts, extraction, ssrf_guard, words
+from fcjax.io.retrievers.excerpts import excerpt
+from fcjax.io.retrievers.extraction import (
+    HTML,
+    PDF,
+    PLAIN,
+    ExtractionError,
+    ExtractionTimeoutError,
+    decode,
+    kind_of,
+    tidy,
+)
+from fcjax.io.retrievers.extraction_workers import MEMORY, MEMORY_PER_BYTE, Workers
+from fcjax.io.retrievers.local import LocalCorpus
+from fcjax.io.retrievers.pages import PageLimits, PageReader
+
+STORY = "Marie Curie was born in Warsaw in 1867 and won two Nobel Prizes."
+ATTRIBUTES = b"<html><body><p " + b" ".join(b"a%d=b" % i for i in range(400_000)) + b">hello</p>"
+
+
+@contextmanager
+def within(seconds):
+    """Fail after some seconds, also in the midst of a pattern."""
+
+    def alarm(number, frame):
+        raise AssertionError(f"it takes over {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+# ---- Patterns.
+
+PATTERNS = [
+    pytest.param(pattern, id=f"{module.__name__.rsplit('.', 1)[1]}.{name}")
+    for module in (corpus, excerpts, extraction, ssrf_guard, words)
+    for name, pattern in vars(module).items()
+    if isinstance(pattern, re.Pattern)
+]
+REPEATED = (
+    *("<!---->", "<!--", "-->", "<!-- a --> ", "<meta", "<meta charset=", "charset=", "charset", "<?xml"),
+    *("<?xml encoding=", " ", "\n", " \n", "\n \n", "\t\n ", "\u3000", "a", "a ", "1", "1,234", ".", "1.", ". "),
+    *("!'\")]", "<", ">", "?>", "=", "'", "'isAccessibleForFree'", "'isAccessibleForFree':", "\u0301", "e\u0301"),
+    *("\uac00", "\uac00a", "\u0661", "\x00", "<title", "<title>", "<html", "<!doctype ", "a.", "-", "_", "\ufeff"),
+    "\u3002",
+)
+BEFORE = ("", "<!--", "<meta charset=", "<meta charset = '", "<?xml ", "<!doctype", "'isAccessibleForFree'", "a", ".")
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_each_pattern_takes_time_that_is_linear_in_the_worst_text(pattern):
+    """From 64 characters to 64 kB: quadratic patterns take over a minute, linear ones some ms."""
+    for before in BEFORE:
+        for repeated in REPEATED:
+            for size in (64, 1024, 16_384, 65_536):
+                text = before + repeated * (size // len(repeated)) + "x"
+                given = text if isinstance(pattern.pattern, str) else text.encode()
+                with within(1.0):
+                    pattern.sub("" if isinstance(given, str) else b"", given)
+                    pattern.match(given)
+                    pattern.fullmatch(given)
+
+
+def test_all_patterns_are_timed():
+    assert len(PATTERNS) >= 16
+
+
+def test_a_page_of_comments_is_sniffed_at_once():
+    with within(1.0):
+        for head in (b"<!---->" * 140, b"<!-- -->" * 128, b" " * 1024, b"<!--" * 256, b"<!---->\n" * 128):
+            assert kind_of("text/plain", head) == PLAIN
+            assert kind_of("text/plain", head[:1000] + b"<html>") == (
+                HTML if b"-->" in head or head.isspace() else PLAIN
+            )
+
+
+PIECES = st.sampled_from(
+    [b"<!--", b"-->", b"--", b">", b" ", b"\n", b"a", b"<html>", b"<HEAD ", b"<p>", b"<!doctype html"]
+)
+
+
+@given(st.lists(PIECES, max_size=8))
+def test_markup_is_recognised_as_by_the_pattern_that_it_replaces(pieces):
+    former = rb"\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body|meta|title)\b"
+    head = b"".join(pieces)
+    assert (kind_of("text/plain", head) == HTML) == bool(re.match(former, head, re.IGNORECASE | re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "w1\n" * 130_000,
+        "e\u0300\u0316" * 130_000,
+        ". " * 200_000,
+        "a" * 400_000,
+        "w1 w2 w3 w4. " * 30_000,
+        " \n" * 200_000,
+    ],
+)
+def test_the_longest_texts_are_tidied_and_cut_in_seconds(text):
+    with within(20.0):
+        excerpt(tidy(text), " ".join(f"w{i}" for i in range(1000)))
+
+
+def test_an_encoding_is_guessed_in_seconds():
+    with within(10.0):
+        decode(bytes(range(128, 256)) * 32_768, None)
+
+
+# ---- Processes.
+
+
+def paragraphs(text):
+    return f"<!doctype html><html><body><article><p>{text}</p></article></body></html>".encode()
+
+
+def slow_pdf(*, first=STORY, operators=3_000_000):
+    """A small PDF whose second page takes minutes."""
+    writer = PdfWriter()
+    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
+    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
+    for content in (
+        f"BT /F1 12 Tf 50 700 Td ({first}) Tj ET".encode(),
+        b"BT /F1 12 Tf " + b"(a)Tj " * operators + b"ET",
+    ):
+        page = writer.add_blank_page(600, 800)
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        stream = StreamObject()
+        stream._data = zlib.compress(content, 9)
+        stream[NameObject("/Filter")] = NameObject("/FlateDecode")
+        page[NameObject("/Contents")] = stream
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def processes(workers):
+    return [worker._process for worker in workers._all]
+
+
+def test_a_page_that_takes_too_long_is_killed_and_the_others_are_read():
+    """400,000 attributes took over 110 s in a thread that could not be stopped."""
+
+    def page(request):
+        body = ATTRIBUTES if "bad" in request.path else paragraphs(STORY)
+        return web.Response(body=body, headers={"Content-Type": "text/html"})
+
+    async def main():
+        async with served(page) as server:
+            reader = PageReader(private=("127.0.0.0/8",), limits=PageLimits(extraction=2.0, size=8 << 20))
+            try:
+                paths = ("bad", "bad?2", "bad?3", "good", "good?2")
+                return await asyncio.gather(*(reader.read(f"{server.url}/{path}", "Curie") for path in paths))
+            finally:
+                await reader.close()
+
+    begin = time.monotonic()
+    found = asyncio.run(main())
+    assert time.monotonic() - begin < 40
+    for failure in found[:3]:
+        assert isinstance(failure, Failure)
+        assert (failure.kind, failure.reason) == ("timeout", "extracting the text took over 2 s")
+    assert [STORY in page.text for page in found[3:]] == [True, True]
+
+
+def test_a_deadline_falls_within_a_page_of_a_pdf_and_keeps_the_pages_before():
+    body = slow_pdf()
+    assert len(body) < 60_000
+    with closing(Workers(1)) as workers:
+        begin = time.monotonic()
+        text, note = workers.text_of(PDF, body, None, 2.0)
+        assert time.monotonic() - begin < 20
+    assert text.strip() == STORY
+    assert note == "only the first 1 pages of the PDF were read"
+
+
+def test_a_corpus_has_a_deadline_for_each_pdf(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_SECONDS", 2.0)
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "slow.pdf").write_bytes(slow_pdf())
+    (folder / "blank.pdf").write_bytes(slow_pdf(first=""))
+    (folder / "good.html").write_bytes(paragraphs("The Vasa sank in Stockholm."))
+    begin = time.monotonic()
+    opened = LocalCorpus.open(folder, index=tmp_path / "index")
+    assert time.monotonic() - begin < 40
+    assert [hit.link for hit in opened.find("Curie", 1)] == ["slow.pdf"]
+    assert [hit.link for hit in opened.find("Vasa", 1)] == ["good.html"]
+    told = "\n".join(map(str, opened.faults))
+    assert "only the first 1 pages" in told
+    assert "extracting the text took over 2 s" in told
+
+
+def test_a_worker_that_dies_is_replaced_and_those_of_a_closed_pool_end():
+    with closing(Workers(1)) as workers:
+        assert processes(workers) == []  # none before it is needed
+        assert workers.text_of(PLAIN, b"one", None, 5.0) == ("one", None)
+        (first,) = processes(workers)
+        first.kill()
+        first.wait()
+        assert workers.text_of(PLAIN, b"two", None, 5.0) == ("two", None)
+        (second,) = processes(workers)
+        with pytest.raises(ExtractionError, match="no text"):
+            workers.text_of(PLAIN, b"  ", None, 5.0)
+        assert processes(workers) == [second]  # a document without text is not a worker's end
+
+        killed = threading.Timer(1.0, second.kill)
+        killed.start()
+        with pytest.raises(ExtractionError, match=r"died \(signal 9\)"):
+            workers.text_of(HTML, ATTRIBUTES, None, 30.0)
+        killed.join()
+        assert workers.text_of(PLAIN, b"three", None, 5.0) == ("three", None)
+        (third,) = processes(workers)
+    assert third.returncode is not None
+    assert workers.text_of(PLAIN, b"four", None, 5.0) == ("four", None)  # it may be used again
+    (fourth,) = processes(workers)
+    workers.close()
+    assert fourth.returncode is not None
+
+
+def test_closing_gives_up_what_is_being_parsed():
+    workers = Workers(1)
+    closed = threading.Timer(1.0, workers.close)
+    closed.start()
+    begin = time.monotonic()
+    with pytest.raises(ExtractionError):
+        workers.text_of(HTML, ATTRIBUTES, None, 60.0)
+    assert time.monotonic() - begin < 20
+    closed.join()
+
+
+def test_a_document_without_an_end_is_told_as_such():
+    with closing(Workers(1)) as workers, pytest.raises(ExtractionTimeoutError, match="over 0.5 s"):
+        workers.text_of(HTML, ATTRIBUTES, None, 0.5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are read from /proc")
+def test_a_worker_has_limits_of_memory_and_time_and_is_small():
+    with closing(Workers(1)) as workers:
+        body = paragraphs(STORY)
+        workers.text_of(HTML, body, None, 7.0)
+        (process,) = processes(workers)
+        limits = dict(
+            re.findall(r"^Max (address space|cpu time|core file size) +(\d+)", read(process, "limits"), re.MULTILINE)
+        )
+        assert int(limits["address space"]) == MEMORY + MEMORY_PER_BYTE * len(body)
+        assert 8 <= int(limits["cpu time"]) <= 12
+        assert limits["core file size"] == "0"
+        assert int(re.search(r"VmHWM:\s+(\d+)", read(process, "status"))[1]) < 200_000  # kB
+
+
+def read(process, name):
+    with open(f"/proc/{process.pid}/{name}") as file:
+        return file.read()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are read from /proc")
+def test_workers_leave_no_pipes_open():
+    def opened():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = opened()
+    for _ in range(3):
+        with closing(Workers(2)) as workers:
+            workers.text_of(PLAIN, b"x", None, 5.0)
+            with pytest.raises(ExtractionTimeoutError):
+                workers.text_of(HTML, ATTRIBUTES, None, 0.2)
+    assert opened() <= before
+
+
+def test_a_worker_imports_little():
+    code = "import sys, pypdf, trafilatura, fcjax.io.retrievers.extraction_workers; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"asyncio", "jax", "aiohttp", "numba", "litellm"}.intersection(loaded)
