@@ -332,6 +332,15 @@ def test_critic_moves_on_to_the_next_passage():
     assert found.rounds[1].trace["passages"] == 2
 
 
+def test_critic_shows_another_passage_where_two_queries_find_the_same_one():
+    queries = (f"<query>bridges of Town {TOWN}</query>", f"<query>How many bridges has Town {TOWN}?</query>")
+    model = Model(ask_a_search_engine=queries, What_is_wrong="<critique>none</critique>")
+    found, _ = run(lambda critic: CriticBaseline(critic, queries=2), model)
+    evidence = model.told("What is wrong")["evidence"].splitlines()
+    assert [re.search(r"Guide \d", line)[0] for line in evidence] == ["Guide 0", "Guide 1"]
+    assert found.rounds[1].trace["passages"] == 2
+
+
 def test_critic_reports_what_failed():
     found, _ = run(CriticBaseline, Model(ask_a_search_engine="hm"))
     assert (found.response, found.status) == (FIRST, Status.CORRECTION_FAILED)
@@ -440,9 +449,17 @@ def test_verdicts(assessor, expected):
     assert "Pr 0.33" in repr(found)
 
 
-def test_labels_are_compared_as_the_critics():
-    found, _ = run(VeriScore, Model(**JUDGE))
-    assert [atom["label"] for atom in found.row["atoms"]] == ["supported", "refuted", "unverified"]
+@pytest.mark.parametrize(
+    ("assessor", "expected"),
+    [
+        (FactScore, ["supported", "unverified", "unverified"]),
+        (VeriScore, ["supported", "refuted", "unverified"]),
+        (FactVerify, ["supported", "refuted", "unverified"]),
+    ],
+)
+def test_labels_are_compared_as_the_critics(assessor, expected):
+    found, _ = run(assessor, Model(**JUDGE))
+    assert [atom["label"] for atom in found.row["atoms"]] == expected
 
 
 def test_factverify_shows_links():

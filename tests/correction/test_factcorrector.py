@@ -370,6 +370,16 @@ def test_oscillation_stops():
     assert correct([BETTER, FIRST], rounds=5, guards=Guards(oscillation=False))[0].stop == "no_gain"
 
 
+def test_a_return_to_an_earlier_revision_is_not_evaluated():
+    most = says("bridges", "mills", "schools", parks=7)  # Pr = 3 / 4, after 2 / 3
+    found, writer = correct([BETTER, most, BETTER, BEST], rounds=5)
+    assert told(found) == [(True, 0.5), (True, 2 / 3), (True, 0.75), (False, None)]
+    assert (found.response, found.stop) == (most, "guard")
+    assert found.reason == "round 3: oscillation: the text was there before"
+    assert found.rounds[3].cost.prompts == 1
+    assert len(writer.refined) == 3
+
+
 @pytest.mark.parametrize(
     ("revised", "why"),
     [
@@ -706,3 +716,37 @@ def test_words_that_may_be_about_another_person_are_left_to_the_model(by, lost):
 
     loss = asyncio.run(Guards(supported=by).loss(critique("Ann Lee"), critique("Eva Roe"), RelationModel(), ask))
     assert (loss is not None) == lost
+
+
+@pytest.mark.parametrize(
+    ("replies", "known"),
+    [
+        (("neutral", "what?"), False),
+        (("what?", "what?"), False),
+        (("neutral", "neutral"), True),
+        (("entailment", "what?"), None),
+        (("neutral", "entailment"), None),
+    ],
+)
+def test_lost_and_unknown_statements_count_together(replies, known):
+    """One of three supported statements may be lost; each of the two that are missing is lost, kept or unknown."""
+    names = ("Ann Lee", "Eva Roe", "Joy Poe")
+
+    def critique(*names):
+        atoms = tuple(Atom(id=f"a{i}", text=f"{name} was born in 1879.") for i, name in enumerate(names))
+        given = Case(id="1", response=" ".join(atom.text for atom in atoms), atoms=atoms)
+        return Critique(given, {"atoms": [{"id": atom.id, "label": "supported"} for atom in atoms]}, Feedback())
+
+    async def ask(prompt):
+        claims = sections(prompt.messages[-1][1] if len(prompt.messages) == 1 else prompt.messages[0][1])["claims"]
+        numbers = {
+            line.partition(". ")[0]: reply
+            for name, reply in zip(names[1:], replies, strict=True)
+            for line in claims.splitlines()
+            if name in line and reply != "what?"
+        }
+        return Reply(text=json.dumps(numbers))
+
+    guards = Guards(may_lose=1 / 3)
+    loss = asyncio.run(guards.loss(critique(*names), critique(names[0]), RelationModel(), ask))
+    assert (None if loss is None else loss.known) == known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import math
 from pathlib import Path
@@ -289,6 +290,26 @@ def test_files_of_another_plan_are_in_no_table(server, tmp_path, more):
     assert "Not done yet: towns/small/factcorrector" in (tmp_path / "out" / "report.md").read_text()
     run_grid(grid_of(server, tmp_path, more=more), tmp_path / "out")
     assert len(render(tmp_path / "out", plots=False).entries) == 2
+
+
+@pytest.mark.parametrize(
+    ("caps", "left"),
+    [({"prompts": 5}, [5, 4, 2]), ({"tokens": 100}, [100, 60, 10]), ({"dollars": 1.0}, [1.0, 0.75, 0.25])],
+)
+def test_every_step_gets_what_the_steps_before_it_have_left(caps, left):
+    async def step(spends):
+        budget = whole.left()
+        for tokens, dollars in spends:
+            assert await budget.hold(tokens, dollars)
+            budget.spend(tokens, dollars)
+            budget.release(tokens, dollars, sent=True)
+        whole.count(budget, ())
+        return budget
+
+    (name,) = caps
+    whole = RunBudget(**caps)
+    steps = [asyncio.run(step(spends)) for spends in ([(40, 0.25)], [(20, 0.25), (30, 0.25)], [])]
+    assert [getattr(budget, name) for budget in steps] == left
 
 
 def test_replay_sends_nothing(server, tmp_path):

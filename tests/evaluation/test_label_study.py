@@ -79,6 +79,17 @@ def test_the_majority_counts_stances_and_not_their_probabilities():
     ]
 
 
+def test_atoms_and_unrelated_passages_have_no_vote_in_the_majority():
+    relations = [
+        ("c0", "a0", ENTAILS, 0.9),
+        ("a0", "a1", ENTAILS, 0.9),
+        ("a1", "a2", CONTRADICTS, 0.9),
+        ("c0", "c1", CONTRADICTS, 0.9),
+    ]
+    (row,) = majority([case("one", [(None, ("c0",)), (None, ("c1",)), (None, ())], 2, relations)])
+    assert [atom["p"] for atom in row["atoms"]] == [pytest.approx(2 / 3), 0.5, 0.5]
+
+
 def test_agreement_of_the_majority_by_hand():
     found = LabelAgreement.of(majority(CASES))
     assert found is not None

@@ -135,6 +135,13 @@ def test_a_context_may_carry_its_own_prior() -> None:
     assert answer(graph).p == pytest.approx({"a": 0.5, "c": 0.25, "d": 0.9, "e": 0.0})
 
 
+def test_a_summarys_confidence_scales_the_contexts_own_prior() -> None:
+    own = Context(id="c", text="x", prior=0.5, summary_confidence=0.5)
+    row = Case(id="1", atoms=(), contexts=(own, replace(own, id="d", text="y", prior=None)), relations=())
+    graph = FactGraph.from_case(row, context_prior=0.9)
+    assert answer(graph).p == pytest.approx({"c": 0.25, "d": 0.45})
+
+
 def test_a_contexts_own_prior_is_not_b() -> None:
     """b is the default context prior, whatever the contexts' own priors are (SPEC 2)."""
     contexts = (Context(id="c", text="x", prior=0.25), Context(id="d", text="y", prior=0.35))

@@ -221,6 +221,38 @@ def test_an_inconsistent_wide_graph_names_what_clashes() -> None:
     assert "also sure contradiction a0" in (out.reason or "")
 
 
+@pytest.mark.parametrize("pairs", [True, False])
+@pytest.mark.parametrize("searchable", [True, False])
+def test_a_wide_graph_may_be_inconsistent_only_by_its_evidence(searchable: bool, pairs: bool) -> None:
+    """A clique of 24 in a core, that a search can solve, and a graph of width 45 or more, that nothing can."""
+    data = clique(24) if searchable else random_graph(np.random.default_rng(8), 31, 67, 0.2, preset="release", cc=0.05)
+    if searchable:
+        data["edges"][5]["probability"] = 1.0
+        impossible = {data["edges"][5]["source"]: True, data["edges"][5]["target"]: False}
+    else:
+        data["nodes"] += [context("sure", 0.9)]
+        data["edges"] += [edge("sure", "a0", "entailment", 1.0)]
+        impossible = {"sure": True, "a0": False}
+    graph, _ = preset(data, "release")
+    limits = Limits(rows=20, exact_width=5)
+    clash, fine = infer([graph, graph], evidence=[impossible, {}], limits=limits, pairs=pairs)
+    assert (clash.status, clash.log_z) == (Status.INCONSISTENT, -math.inf)
+    assert "entailment" in (clash.reason or "")
+    assert fine.status == (Status.OK if searchable and not pairs else Status.TOO_WIDE)
+
+
+def test_elimination_after_a_search_that_failed_leaves_no_trace_of_it() -> None:
+    """A clique of 19: too wide at first, and eliminated after two rows that proved nothing."""
+    graph, net = preset(clique(19, 0.55))
+    (searched,) = infer([graph], limits=Limits(rows=2, exact_width=5))
+    assert searched.method == "conditioned"
+    assert searched.reason
+    (out,) = infer([graph], limits=Limits(rows=2))
+    expect(out, oracle.eliminate(net))
+    assert (out.status, out.method, out.reason) == (Status.OK, "exact", None)
+    assert out.rows > 1  # the search came first
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_extreme_probabilities_in_wide_graphs(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -255,6 +255,21 @@ def test_hopeless_endpoint_is_left_in_peace():
     assert "set OPENAI_API_KEY" in found[-1].reason
 
 
+def test_prompts_that_a_stop_keeps_from_being_sent_are_not_charged():
+    budget = Budget(prompts=100, tokens=100_000)
+    with ScriptedServer(key=KEY) as server:
+
+        async def go():
+            async with Client(Endpoint(server.url, "m", "sk-wrong"), concurrency=1, budget=budget) as client:
+                prompts = [ask(str(i)) for i in range(20)]
+                return [answer async for _, answer in client.ask_all(prompts, prompt=lambda it: it)], client.stats
+
+        found, stats = asyncio.run(go())
+    assert len(found) == 20
+    assert (stats.sent, budget.spent.prompts) == (1, 1)
+    assert [failure.attempts for failure in found] == [1] + [0] * 19
+
+
 def test_fewer_logprobs_where_the_server_gives_fewer(store):
     with ScriptedServer(echo, most_logprobs=2) as server:
         found, stats = answers(

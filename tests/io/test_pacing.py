@@ -357,6 +357,26 @@ def test_budget_ends_for_all_once_one_does_not_fit():
     asyncio.run(go())
 
 
+@pytest.mark.parametrize(
+    ("dollars", "held", "most", "fits"),
+    [
+        (1.0, 0.0, 1.0, True),
+        (1.0, 0.0, 1.000001, False),
+        (1.0, 0.5, 0.500001, False),
+        (0.3, 0.1, 0.2, True),  # 0.1 + 0.2 is more than 0.3 in floating point
+    ],
+)
+def test_a_budget_in_dollars_is_exact_up_to_rounding(dollars, held, most, fits):
+    async def go():
+        budget = Budget(dollars=dollars)
+        assert await budget.hold(0, held)
+        budget.spend(0, held)
+        budget.release(0, held, sent=True)
+        assert await budget.hold(0, most) == fits
+
+    asyncio.run(go())
+
+
 def test_budget_waits_for_calls_that_may_cost_less_than_was_held():
     async def go():
         budget = Budget(dollars=1.0)

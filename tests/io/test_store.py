@@ -24,6 +24,7 @@ from fcjax.core.passages import Passage
 from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
 from fcjax.io.entries import DamagedError, pack_answer, pack_prompt, question, unpack, unpack_answer, unpack_found
 from fcjax.io.maintenance import export, import_rows
+from fcjax.io.schema import connect
 from fcjax.io.store import Store, prompt_key
 
 INF = float("inf")
@@ -472,6 +473,14 @@ def test_a_full_disk_is_told_and_keeps_what_was_stored(path):
         return [await store.get(key(Prompt(messages=(("user", str(i)),), template="test/1"))) for i in told]
 
     assert None not in with_store(path, use)
+
+
+def test_every_commit_is_durable_in_a_power_cut(path):
+    """NORMAL (1) would leave the last commits in the system's memory; what a run has used could then be lost."""
+    for _ in range(2):  # a new store and one that is there
+        with contextlib.closing(connect(path)) as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 # ---- Spoilt and foreign files.
