@@ -123,7 +123,10 @@ class SearchApi:
         except ValueError:
             document = None
         after = retry_after(headers, time.time())
-        judged = self._judge(status, document)
+        try:
+            judged = self._judge(status, document)
+        except RecursionError:
+            return Again("unreadable", f"HTTP {status} with JSON that is nested too deeply", after)
         if judged is not None:
             words = self._scrubbed(judged.reason)
             return Refused(judged.kind, words) if isinstance(judged, Refused) else Again(judged.kind, words, after)

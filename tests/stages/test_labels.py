@@ -467,5 +467,5 @@ def test_no_tokens_break_the_walk(text, logprobs, data):
 )
 def test_numbers_that_are_too_long_and_deep_nesting_are_unreadable(text):
     began = time.perf_counter()
-    assert set(read_labels(text, 2)) <= {1}
+    assert set(read_labels(text, 2)) <= {1, 2}
     assert time.perf_counter() - began < 5

@@ -132,7 +132,9 @@ def _number_of(node: Node) -> int | None:
         if isinstance(first, float):
             return int(first) if first.is_integer() else None
         text = first.strip() if isinstance(first, str) else ""
-        return int(text) if text.isdecimal() and len(text) <= _DIGITS else None
+        if not text.isdecimal():
+            return None
+        return int(text) if len(text) <= _DIGITS else 10**_DIGITS  # the number of no item
     for key, value in node.entries:
         if key and plain(key) in NUMBER_KEYS and isinstance(value, float | str):
             number = as_number(f"{value:.0f}" if isinstance(value, float) else value)
