@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final, Protocol
@@ -18,7 +19,7 @@ import orjson
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import SettingsError
-from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.prompts import Prompt, Reply, Token
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.outcome import Outcome, Refused, read_exception, read_response, whole
 
@@ -26,6 +27,7 @@ LARGEST: Final = 64 << 20
 """Bytes of a model's response at most, both as sent and after decompression: 32,000 tokens with all their logprobs."""
 ENCODINGS: Final = {"Accept-Encoding": "gzip, deflate"}
 """The compressions that `read_body` reads."""
+_SHORTEST: Final = 8  # characters of a secret that is removed from good replies
 _JSON: Final = {"Content-Type": "application/json", **ENCODINGS}
 
 
@@ -153,11 +155,54 @@ def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str],
     now = time.time()
     outcome = read_response(status, headers, body, now=now)
     if isinstance(outcome, Reply):
-        return outcome
+        return without_secrets(outcome, endpoint.secrets)
     # Before the text is cut short: a part of a key would not be found.
     safe = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
     reason = outcome.reason if isinstance(safe, Reply) else safe.reason
     return replace(outcome, reason=endpoint.scrubbed(reason))
+
+
+def without_secrets(reply: Reply, secrets: Iterable[str]) -> Reply:
+    """A reply with `***` for each secret in its texts and tokens, since it is stored and shown.
+
+    A secret of fewer than eight characters, or of letters only, is a placeholder such as EMPTY and may be a word of a
+    good answer: it stays.
+    """
+    for secret in secrets:
+        if len(secret) < _SHORTEST or secret.isalpha():
+            continue
+        texts = {name: getattr(reply, name) for name in ("text", "reasoning", "model", "finish")}
+        found = {name: text.replace(secret, "***") for name, text in texts.items() if text and secret in text}
+        reply = replace(reply, **found) if found else reply
+        if reply.tokens is not None:
+            reply = replace(reply, tokens=_tokens_without(reply.tokens, secret))
+    return reply
+
+
+def _tokens_without(tokens: tuple[Token, ...], secret: str) -> tuple[Token, ...] | None:
+    """The tokens, one of which stands for each occurrence of a secret; None where its bytes cannot be cut out."""
+    whole, raw = "".join([token.text for token in tokens]), secret.encode()
+    if secret in whole:
+        kept: list[Token] = []
+        spans = iter([found.span() for found in re.finditer(re.escape(secret), whole)])
+        span, place = next(spans, None), 0
+        for token in tokens:
+            start, place = place, place + len(token.text)
+            left, text = start, ""
+            while span is not None and span[0] < place:
+                text += whole[left : span[0]] + ("***" if span[0] >= start else "")
+                left = min(span[1], place)
+                if span[1] > place:
+                    break
+                span = next(spans, None)
+            text += whole[left:place]
+            kept += [token] if text == token.text else [Token(text, token.logprob)] if text else []
+        tokens = tuple(kept)
+    if any(secret in text for token in tokens for text, _ in token.top):
+        tokens = tuple(token._replace(top=tuple(one for one in token.top if secret not in one[0])) for token in tokens)
+    if raw in b"".join([token.raw if token.raw is not None else token.text.encode() for token in tokens]):
+        return None
+    return tokens
 
 
 def request_body(model: str, prompt: Prompt) -> dict[str, Any]:

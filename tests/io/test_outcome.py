@@ -446,7 +446,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
-NAMES = "choices message content text error code type param finish_reason usage prompt_tokens logprobs tokens top_logprobs"
+NAMES = (
+    "choices message content text error code type param finish_reason usage prompt_tokens logprobs tokens top_logprobs"
+)
 ANY_ANSWER = st.recursive(
     ANY_JSON,
     lambda inner: st.dictionaries(st.sampled_from(NAMES.split()), inner, max_size=5) | st.lists(inner, max_size=3),
