@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final, Protocol
@@ -16,11 +19,16 @@ import orjson
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import SettingsError
-from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.prompts import Prompt, Reply, Token
 from fcjax.io.endpoint import Endpoint
-from fcjax.io.outcome import Outcome, read_exception, read_response, whole
+from fcjax.io.outcome import Outcome, Refused, read_exception, read_response, whole
 
-_JSON: Final = {"Content-Type": "application/json"}
+LARGEST: Final = 64 << 20
+"""Bytes of a model's response at most, both as sent and after decompression: 32,000 tokens with all their logprobs."""
+ENCODINGS: Final = {"Accept-Encoding": "gzip, deflate"}
+"""The compressions that `read_body` reads."""
+_SHORTEST: Final = 8  # characters of a secret that is removed from good replies
+_JSON: Final = {"Content-Type": "application/json", **ENCODINGS}
 
 
 class Transport(Protocol):
@@ -69,7 +77,9 @@ class HttpTransport:
             if self._session is None:
                 self._session = self._opened()
             async with self._session.post(self._endpoint.completions, data=body, allow_redirects=False) as response:
-                content = await response.read()
+                content = await read_body(response, LARGEST)
+            if content is None:
+                return too_large(response.status, LARGEST)
         except Exception as error:
             outcome = read_exception(error)
         else:
@@ -89,7 +99,55 @@ class HttpTransport:
             headers={**_JSON, **self._endpoint.headers},
             timeout=aiohttp.ClientTimeout(total=given.total, sock_connect=given.connect, sock_read=given.read),
             trust_env=behind_proxy(self._endpoint.completions),
+            auto_decompress=False,  # `read_body` does it, within a limit
         )
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
+    """The body of a response, decompressed; None where it has more than `most` bytes, as sent or decompressed.
+
+    The session of `response` does not decompress by itself. Memory stays within about twice `most`. Raises
+    `aiohttp.ClientPayloadError` for compressed data that are damaged or of an unknown kind, and what reading raises.
+    """
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            return None
+    encodings = [each.strip().lower() for each in response.headers.get("Content-Encoding", "").split(",")]
+    for encoding in reversed([each for each in encodings if each not in ("", "identity")]):
+        unpacked = await asyncio.to_thread(_unpacked, body, encoding, most)
+        if unpacked is None:
+            return None
+        body = unpacked
+    return bytes(body)
+
+
+def _unpacked(body: bytearray, encoding: str, most: int) -> bytearray | None:
+    """The decompressed bytes; None where they are more than `most`."""
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise aiohttp.ClientPayloadError(f"the response is compressed by {encoding!r:.40}; expected: gzip or deflate")
+    bits = zlib.MAX_WBITS | 32  # gzip or zlib, as the header says
+    if encoding == "deflate" and body and body[0] & 0x0F != 8:  # some servers leave the header of zlib out
+        bits = -zlib.MAX_WBITS
+    whole, rest = bytearray(), bytes(body)
+    try:
+        while rest:  # gzip may have several members
+            reader = zlib.decompressobj(bits)
+            whole += reader.decompress(rest, most + 1 - len(whole))
+            if len(whole) > most:
+                return None
+            if not reader.eof:
+                raise aiohttp.ClientPayloadError("the compressed response is cut off")
+            rest = reader.unused_data if reader.unused_data.startswith(b"\x1f\x8b") else b""
+    except zlib.error as error:
+        raise aiohttp.ClientPayloadError(f"the compressed response is damaged ({error})") from error
+    return whole
+
+
+def too_large(status: int, most: int) -> Refused:
+    """The outcome of a response that is larger than any answer."""
+    return Refused("too_large", f"HTTP {status} with more than {most:,} bytes")
 
 
 def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> Outcome:
@@ -97,11 +155,54 @@ def read_discreetly(endpoint: Endpoint, status: int, headers: Mapping[str, str],
     now = time.time()
     outcome = read_response(status, headers, body, now=now)
     if isinstance(outcome, Reply):
-        return outcome
+        return without_secrets(outcome, endpoint.secrets)
     # Before the text is cut short: a part of a key would not be found.
     safe = read_response(status, headers, endpoint.scrubbed(body.decode("utf-8", "replace")).encode(), now=now)
     reason = outcome.reason if isinstance(safe, Reply) else safe.reason
     return replace(outcome, reason=endpoint.scrubbed(reason))
+
+
+def without_secrets(reply: Reply, secrets: Iterable[str]) -> Reply:
+    """A reply with `***` for each secret in its texts and tokens, since it is stored and shown.
+
+    A secret of fewer than eight characters, or of letters only, is a placeholder such as EMPTY and may be a word of a
+    good answer: it stays.
+    """
+    for secret in secrets:
+        if len(secret) < _SHORTEST or secret.isalpha():
+            continue
+        texts = {name: getattr(reply, name) for name in ("text", "reasoning", "model", "finish")}
+        found = {name: text.replace(secret, "***") for name, text in texts.items() if text and secret in text}
+        reply = replace(reply, **found) if found else reply
+        if reply.tokens is not None:
+            reply = replace(reply, tokens=_tokens_without(reply.tokens, secret))
+    return reply
+
+
+def _tokens_without(tokens: tuple[Token, ...], secret: str) -> tuple[Token, ...] | None:
+    """The tokens, one of which stands for each occurrence of a secret; None where its bytes cannot be cut out."""
+    whole, raw = "".join([token.text for token in tokens]), secret.encode()
+    if secret in whole:
+        kept: list[Token] = []
+        spans = iter([found.span() for found in re.finditer(re.escape(secret), whole)])
+        span, place = next(spans, None), 0
+        for token in tokens:
+            start, place = place, place + len(token.text)
+            left, text = start, ""
+            while span is not None and span[0] < place:
+                text += whole[left : span[0]] + ("***" if span[0] >= start else "")
+                left = min(span[1], place)
+                if span[1] > place:
+                    break
+                span = next(spans, None)
+            text += whole[left:place]
+            kept += [token] if text == token.text else [Token(text, token.logprob)] if text else []
+        tokens = tuple(kept)
+    if any(secret in text for token in tokens for text, _ in token.top):
+        tokens = tuple(token._replace(top=tuple(one for one in token.top if secret not in one[0])) for token in tokens)
+    if raw in b"".join([token.raw if token.raw is not None else token.text.encode() for token in tokens]):
+        return None
+    return tokens
 
 
 def request_body(model: str, prompt: Prompt) -> dict[str, Any]:

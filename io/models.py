@@ -11,8 +11,10 @@ import orjson
 
 from fcjax.core.prompts import Failure, Reply
 from fcjax.io.endpoint import Endpoint
-from fcjax.io.http import behind_proxy, read_discreetly
+from fcjax.io.http import ENCODINGS, behind_proxy, read_body, read_discreetly, too_large
 from fcjax.io.outcome import read_exception
+
+_LARGEST: Final = 16 << 20  # bytes of a list of models
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +30,20 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Mod
     try:
         async with (
             aiohttp.ClientSession(
-                headers=endpoint.headers,
+                headers={**ENCODINGS, **endpoint.headers},
                 timeout=aiohttp.ClientTimeout(total=timeout),
                 trust_env=behind_proxy(endpoint.completions),
+                auto_decompress=False,  # `read_body` does it, within a limit
             ) as session,
             session.get(endpoint.models, allow_redirects=False) as response,
         ):
-            status, headers, body = response.status, response.headers, await response.read()
+            status, headers, body = response.status, response.headers, await read_body(response, _LARGEST)
     except Exception as error:
         outcome = read_exception(error)
         return Failure(outcome.kind, endpoint.scrubbed(outcome.reason))
+    if body is None:
+        outcome = too_large(status, _LARGEST)
+        return Failure(outcome.kind, outcome.reason)
     try:
         listed = orjson.loads(body)["data"] if status == 200 else None
         return tuple(ModelInfo(str(entry["id"]), _context(entry)) for entry in listed or ())

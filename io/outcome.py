@@ -94,9 +94,11 @@ _LACKING = re.compile(r"not (?:yet )?(?:support|implement)")
 _MOST = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?(?: of| is)?|less than or equal to|at most|<=|between 0 and|\[0,)\D{0,3}(\d+)"
 )
+_DIGITS: Final = 9  # of a number in a message, at most; one with more is not a limit
 _WAIT = re.compile(r"(?:try again|retry) in (?:(\d+)m)?([\d.]+) ?(ms|s)")
 _SECRET = re.compile(r"\b(?:sk|pk|gsk|hf|xai|pplx|nvapi|key)[-_][\w*.-]{4,}|\bAIza[\w-]{8,}|\bBearer\s+\S+", re.I)
-_THOUGHT = re.compile(r"\A\s*(?:<think(?:ing)?>)?(.*)</think(?:ing)?>(.*)\Z", re.DOTALL)
+_THOUGHT = re.compile(r"\s*+<think(?:ing)?>")
+_THOUGHT_ENDS: Final = ("</think>", "</thinking>")
 
 _BY_STATUS: Final = {
     401: "unauthorized", 402: "quota", 403: "forbidden", 404: "not_found", 405: "not_found", 410: "not_found",
@@ -113,7 +115,17 @@ _RETRY_HEADERS: Final = (
 
 
 def read_response(status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> Outcome:
-    """The outcome of a response. `now` is Unix time in seconds, for a `retry-after` that is a date."""
+    """The outcome of a response, whatever its bytes.
+
+    `now` is Unix time in seconds, for a `retry-after` that is a date.
+    """
+    try:
+        return _read_response(status, headers, body, now)
+    except RecursionError:
+        return Again("unreadable", f"HTTP {status} with JSON that is nested too deeply")
+
+
+def _read_response(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Outcome:
     content = _json(body)
     if status < 300:
         if not isinstance(content, dict):
@@ -249,13 +261,13 @@ def _inner_status(content: dict[str, Any]) -> int:
     code = (error if isinstance(error, dict) else content).get("code")
     try:
         status = int(code)  # type: ignore[arg-type]  # anything else is caught
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last one for 1e999
         return 500
     return status if 400 <= status < 600 else 500
 
 
 def _most_logprobs(clues: str) -> int | None:
-    if found := _MOST.search(clues):
+    if (found := _MOST.search(clues)) and len(found[1]) <= _DIGITS:
         return int(found[1])
     return 0 if _UNSUPPORTED.search(clues) else None
 
@@ -269,9 +281,10 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
             return float(value) * unit
         try:
             date = parsedate_to_datetime(value)
-        except ValueError:
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):  # not a date, or one of a year that no calendar has
             continue
-        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+        return max(0.0, seconds - now)
     return None
 
 
@@ -288,11 +301,12 @@ def _wait_in_words(clues: str) -> float | None:
 
 def _apart(text: str) -> tuple[str, str]:
     """Reasoning and answer of a text with `<think>`, whose beginning some chat templates swallow."""
-    if found := _THOUGHT.match(text):
-        return found[1].strip(), found[2].strip()
-    if re.match(r"\s*<think(?:ing)?>", text):  # and no end of it
-        return text.strip(), ""
-    return "", text
+    begun = _THOUGHT.match(text)
+    start = begun.end() if begun else 0
+    place, mark = max((text.rfind(mark), mark) for mark in _THOUGHT_ENDS)
+    if place >= 0:
+        return text[start:place].strip(), text[place + len(mark) :].strip()
+    return (text.strip(), "") if begun else ("", text)
 
 
 def _text(given: Any) -> str:

@@ -38,7 +38,7 @@ $answer
 Write the wrong answer between <wrong> and </wrong>, and nothing else.""",
 )
 
-_FOUND: Final = re.compile(r"<wrong>(.*)</wrong>", re.DOTALL | re.IGNORECASE)
+_TAG: Final = re.compile(r"<(/?)wrong>", re.IGNORECASE)
 _RULES: Final = "it must stand between the tags, be about as long as the right answer, and differ from it"
 _LEEWAY: Final = 40  # characters that a short answer may grow by
 
@@ -93,11 +93,18 @@ class Falsifier:
         return replace(case, response=found.answers[0], extra=traced(case, "falsify", trace))
 
     def _read(self, reply: Reply, right: str) -> dict[int, str]:
-        match = _FOUND.search(reply.text)
-        text = html.unescape(match[1]).strip() if match else ""  # the quotation had `<` as `&lt;`
+        text = html.unescape(_between_tags(reply.text)).strip()  # the quotation had `<` as `&lt;`
         same = text.split() in (right.split(), html.unescape(quoted(right)).split())
         fits = len(right) / self.ratio <= len(text) <= len(right) * self.ratio + _LEEWAY
         return {0: text} if text and fits and not same and reply.finish != "length" else {}
+
+
+def _between_tags(text: str) -> str:
+    """What stands between the first opening tag and the last closing one; nothing where there is no such pair."""
+    tags = list(_TAG.finditer(text))
+    start = next((tag.end() for tag in tags if not tag[1]), None)
+    end = next((tag.start() for tag in reversed(tags) if tag[1]), None)
+    return "" if start is None or end is None or end < start else text[start:end]
 
 
 def _by_lines(text: str) -> str:

@@ -185,7 +185,7 @@ _LABELLED: Final = re.compile(
     r"(?:\s*^[*_# ]*confidence[*_ ]*:[*_ ]*(?P<confidence>[\d.]+[ ]?%?))?",
     re.IGNORECASE | re.MULTILINE,
 )
-_NUMBER: Final = re.compile(r"\s*(\d{1,3}(?:\.\d{1,12})?|\.\d{1,12})\s*(%?)\s*")
+_NUMBER: Final = re.compile(r"\s*+(\d{1,3}(?:\.\d{1,12})?|\.\d{1,12})\s*+(%?)\s*+")
 
 
 def _confidence(value: Scalar) -> float | None:

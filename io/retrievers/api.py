@@ -14,7 +14,7 @@ import orjson
 
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Failure
-from fcjax.io.http import Timeouts, behind_proxy
+from fcjax.io.http import ENCODINGS, Timeouts, behind_proxy, read_body, too_large
 from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubbed
 from fcjax.io.pacing import Clock, Concurrency, RateLimit, RealClock, Retry
 from fcjax.io.stop_rule import StopRule
@@ -22,7 +22,7 @@ from fcjax.io.stop_rule import StopRule
 Judge = Callable[[int, Any], Again | Refused | None]
 """What a service's own words for trouble mean, from a status and the document; None where there is no trouble."""
 
-_MOST: Final = 16 << 20  # bytes of an answer
+_MOST: Final = 16 << 20  # bytes of an answer, as sent and after decompression
 _BY_STATUS: Final = {401: "unauthorized", 402: "quota", 403: "forbidden", 404: "not_found", 405: "not_found"}
 _PASSING: Final = {408: "timeout", 425: "server_error", 429: "rate_limit", 503: "overloaded", 504: "timeout"}
 
@@ -109,7 +109,7 @@ class SearchApi:
             if self._session is None:
                 self._session = self._opened()
             async with self._session.request(method, url, data=body, params=params, allow_redirects=False) as response:
-                content = await _limited(response)
+                content = await read_body(response, _MOST)
                 return self._read(response.status, response.headers, content)
         except Exception as error:
             return read_exception(error)
@@ -117,13 +117,16 @@ class SearchApi:
     def _read(self, status: int, headers: Mapping[str, str], content: bytes | None) -> dict[str, Any] | Again | Refused:
         """What a response says; a pure function but for the time."""
         if content is None:
-            return Refused("too_large", f"HTTP {status} with more than {_MOST:,} bytes")
+            return too_large(status, _MOST)
         try:
             document = orjson.loads(content)
         except ValueError:
             document = None
         after = retry_after(headers, time.time())
-        judged = self._judge(status, document)
+        try:
+            judged = self._judge(status, document)
+        except RecursionError:
+            return Again("unreadable", f"HTTP {status} with JSON that is nested too deeply", after)
         if judged is not None:
             words = self._scrubbed(judged.reason)
             return Refused(judged.kind, words) if isinstance(judged, Refused) else Again(judged.kind, words, after)
@@ -147,24 +150,15 @@ class SearchApi:
 
     def _opened(self) -> aiohttp.ClientSession:
         given = self._timeouts
-        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._headers}
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **ENCODINGS, **self._headers}
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ttl_dns_cache=300),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=given.total, sock_connect=given.connect, sock_read=given.read),
             trust_env=behind_proxy(self.base_url),
+            auto_decompress=False,  # `read_body` does it, within a limit
         )
-
-
-async def _limited(response: aiohttp.ClientResponse) -> bytes | None:
-    """The body, None where it is larger than any answer may be."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _MOST:
-            return None
-    return bytes(body)
 
 
 def checked_base(url: str) -> str:

@@ -164,8 +164,14 @@ def _shortened(query: str) -> str:
 def _hits(document: dict[str, Any]) -> list[dict[str, Any]]:
     """The articles that were found, the best one first, without the pages that only list what a word may mean."""
     found = [page for page in _pages(document) if isinstance(page.get("pageid"), int) and not page.get("missing")]
-    found = [page for page in found if "disambiguation" not in (page.get("pageprops") or {})]
+    found = [page for page in found if not _only_lists(page)]
     return sorted(found, key=lambda page: page["index"] if isinstance(page.get("index"), int) else _MOST * 2)
+
+
+def _only_lists(page: dict[str, Any]) -> bool:
+    """Whether a page only lists what a word may mean."""
+    properties = page.get("pageprops")
+    return isinstance(properties, dict) and "disambiguation" in properties
 
 
 def _listed(document: dict[str, Any]) -> Any:

@@ -15,14 +15,16 @@ from contextlib import aclosing, closing
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted_server import ScriptedServer, Weather
 
 from fcjax.core.errors import OutputError, SettingsError
-from fcjax.core.prompts import Failure, Prompt, Reply, Usage
+from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import unpack
-from fcjax.io.http import Timeouts
+from fcjax.io.http import Timeouts, without_secrets
 from fcjax.io.outcome import Again, Refused
 from fcjax.io.pacing import Budget, Concurrency, RateLimit, Retry
 from fcjax.io.store import Store
@@ -679,6 +681,32 @@ def test_billed_calls_of_no_use_are_in_the_stores_books(store):
     assert stats.completion_tokens == 6  # one for every call
 
 
+def test_no_secret_of_a_good_reply_reaches_the_store(tmp_path):
+    pieces = ["[Neutral] ", "you sent x" + KEY[:4], KEY[4:9], KEY[9:] + KEY + "y ", "ok"]
+    answer = {
+        "text": "".join(pieces),
+        "tokens": [(piece, -0.5, [(piece, -0.5), (f"say {KEY}", -2.0), ("no", -3.0)]) for piece in pieces],
+        "message": {"reasoning_content": f"the key is {KEY}"},
+    }
+    with ScriptedServer(lambda messages: answer, key=KEY) as server, Store.open(tmp_path / "s") as store:
+        (reply,), _ = answers(server, [ask("one", top_logprobs=3)], store=store)
+        (again,), _ = answers(server, [ask("one", top_logprobs=3)], store=store, replay=True)
+    assert reply == again
+    assert reply.text == "[Neutral] you sent x******y ok"
+    assert "".join(token.text for token in reply.tokens) == reply.text
+    assert [token.text for token in reply.tokens] == ["[Neutral] ", "you sent x***", "***y ", "ok"]
+    assert reply.tokens[0].top == (("[Neutral] ", -0.5), ("no", -3.0))
+    assert reply.reasoning == "the key is ***"
+    assert KEY not in repr(reply)
+
+
+def test_a_placeholder_for_a_key_is_not_cut_out_of_a_good_reply():
+    for key in ("EMPTY", "a", "anything"):
+        with ScriptedServer(echo, key=key) as server:
+            (reply,), _ = answers(server, [ask("EMPTY a anything")])
+        assert reply.text == "echo EMPTY a anything"
+
+
 def test_no_secret_reaches_the_store(tmp_path):
     answer = {"status": 400, "body": {"error": {"message": f"you sent {KEY}"}}}
     with ScriptedServer(lambda messages: answer, key=KEY) as server, Store.open(tmp_path / "s") as store:
@@ -802,3 +830,15 @@ def test_benchmark_runs(root, tmp_path):
     assert "client_full" in done.stdout
     (result,) = tmp_path.glob("*-client-*.json")
     assert json.loads(result.read_text())["speed"]["client_full"]["prompts_per_s"] > 0
+
+
+@given(st.lists(st.text("ab1-", max_size=9), max_size=12))
+def test_the_tokens_without_a_secret_are_the_text_without_it(pieces):
+    secret = "a1-ba1-b"
+    reply = Reply(text="".join(pieces), tokens=tuple(Token(piece, -1.0) for piece in pieces))
+    for text in (reply.text, reply.text.replace("b", secret)):
+        cut = without_secrets(replace(reply, text=text, tokens=tuple(Token(one, -1.0) for one in text)), [secret])
+        assert cut.text == text.replace(secret, "***")
+        assert "".join(token.text for token in cut.tokens) == cut.text
+    cut = without_secrets(reply, [secret])
+    assert "".join(token.text for token in cut.tokens) == cut.text

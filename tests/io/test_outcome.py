@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import ssl
+import time
 from types import SimpleNamespace
 
 import aiohttp
@@ -395,3 +396,66 @@ def test_any_json_has_an_outcome(status, value):
 @given(st.integers(200, 599), st.binary(max_size=60), st.dictionaries(st.just("retry-after"), st.text(max_size=20)))
 def test_any_bytes_have_an_outcome(status, body, headers):
     assert isinstance(read(status, body, headers), Again | Refused | StepDown)
+
+
+# Hostile bytes: nothing raises, and nothing takes long.
+
+
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
+HOSTILE = {
+    "infinite code": (200, '{"error": {"code": 1e999}}', Again),
+    "code of 5,000 digits": (200, '{"error": {"code": "%s"}}' % ("9" * 5000), Again),
+    "limit of 5,000 digits": (400, '{"error": {"message": "top_logprobs: maximum of %s"}}' % ("9" * 5000), StepDown),
+    "deep finish_reason": (200, '{"choices": [{"message": {"content": "a"}, "finish_reason": %s}]}' % nested(1000), Again),
+    "deep refusal": (200, '{"choices": [{"message": {"refusal": %s}}]}' % nested(1000), Again),
+    "deep code": (500, '{"error": {"code": %s}}' % nested(1000), Again),
+    "deep message": (500, '{"error": {"message": %s}}' % nested(1000), Again),
+    "too deep for a parser": (200, nested(100_000), Again),
+    "deep with NaN": (200, '{"x": NaN, "choices": %s}' % nested(5000), Again),
+    "wait of 5,000 digits": (429, '{"error": "try again in %sm1s"}' % ("9" * 5000), Again),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body", "kind"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_response_is_an_outcome(status, body, kind):
+    began = time.perf_counter()
+    assert isinstance(read(status, body.encode()), kind)
+    assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "Mon, 01 Jan 0001 00:00:00 +2359", "9" * 99 + "x", "\x00", "-1"],
+)
+def test_a_retry_after_that_is_no_time_is_ignored(value):
+    assert read(429, b"{}", {"Retry-After": value}).after in (None, 0.0)
+
+
+@pytest.mark.parametrize("unit", [" ", "<think>", "</think>", "\n", "<"])
+def test_reasoning_is_separated_in_linear_time(unit):
+    began = time.perf_counter()
+    read(200, chat(unit * (400_000 // len(unit)) + "x"))
+    assert time.perf_counter() - began < 2  # quadratic: minutes
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = (
+    "choices message content text error code type param finish_reason usage prompt_tokens logprobs tokens top_logprobs"
+)
+ANY_ANSWER = st.recursive(
+    ANY_JSON,
+    lambda inner: st.dictionaries(st.sampled_from(NAMES.split()), inner, max_size=5) | st.lists(inner, max_size=3),
+    max_leaves=30,
+)
+
+
+@given(st.sampled_from([200, 301, 400, 401, 403, 429, 500, 503]), ANY_ANSWER | st.binary(max_size=200), st.text())
+def test_any_response_is_an_outcome(status, body, header):
+    assert isinstance(read(status, body, {"Retry-After": header}), Reply | Again | Refused | StepDown)

@@ -487,6 +487,38 @@ def test_an_article_that_does_not_come_is_no_missing_evidence():
     assert found.kind == "server_error"
 
 
+NESTED = b"[" * 1000 + b"]" * 1000
+
+
+@pytest.mark.parametrize("value", [5, True, "disambiguation", ["disambiguation"], 1.5])
+def test_page_properties_of_an_odd_type_are_ignored(value):
+    def routes(request):
+        if "pageids" in request.query:
+            return wiki(request)
+        return respond({"query": {"pages": [{"pageid": 7, "title": "Marie Curie", "pageprops": value, "index": "x"}]}})
+
+    found, _ = wikipedia(routes)
+    assert [hit.title for hit in found] == ["Marie Curie"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"error": {"code": %s}}' % NESTED,
+        b'{"error": {"info": %s}}' % NESTED,
+        b'{"message": %s, "organic": 1}' % NESTED,
+        b'{"query": {"pages": {"7": %s}}}' % NESTED,
+        b"[" * 100_000,
+        b'{"organic": %s, "searchParameters": {}}' % NESTED,
+        b'{"organic": 1e999}',
+    ],
+)
+@pytest.mark.parametrize("ask", [serper, wikipedia])
+def test_a_document_that_is_nested_too_deeply_is_a_failed_search(ask, document):
+    found, _ = ask(lambda request: respond(document))
+    assert isinstance(found, Failure) or found == ()
+
+
 def test_names_and_arguments_of_wikipedia():
     names = {Wikipedia().name, Wikipedia("de").name, Wikipedia(length=500).name, Wikipedia(base_url="http://a.b").name}
     assert len(names) == 4

@@ -451,3 +451,21 @@ def test_no_tokens_break_the_walk(text, logprobs, data):
     p = found and probability(Reply(text=answer, tokens=rows), found)
     assert p is None or NEVER_CERTAIN <= p <= 1 - NEVER_CERTAIN
     assert json.dumps(p)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 5000 + ". [neutral]",
+        f'[["{"9" * 5000}", "neutral"], ["1", "[neutral]"]]',
+        f'{{"id": "{"9" * 5000}", "label": "neutral"}}',
+        f'{{"{"9" * 5000}": "neutral"}}',
+        '[[1e999, "neutral"], [1e300, "neutral"]]',
+        "[" * 100_000,
+        '{"1":' * 100_000,
+    ],
+)
+def test_numbers_that_are_too_long_and_deep_nesting_are_unreadable(text):
+    began = time.perf_counter()
+    assert set(read_labels(text, 2)) <= {1, 2}
+    assert time.perf_counter() - began < 5

@@ -6,6 +6,7 @@ labels have spellings that begin with the same letter: the first letter of a lab
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import re
@@ -71,6 +72,8 @@ _SCORED: Final = re.compile(rf"{_WORD}{_DECOR}[:=(–—-]+{_DECOR}(?:\d|yes\b|n
 _QUOTATION: Final = re.compile(
     r'"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|<(premise|hypothesis|claims?)>(?:(?!<\1>).)*?</\1>', re.IGNORECASE | re.DOTALL
 )
+_QUOTING: Final = re.compile(r'["“«]|<(?:premise|hypothesis|claims?)>', re.IGNORECASE)
+_WORD_SIGN: Final = re.compile(r"\w")
 _DENIAL: Final = re.compile(
     r"(?:\b(?:can)?not|n['’]t|\bnor?|\bnever|\brather than|\binstead of)[*_`]*\s+(?:be\s+)?(?:an?\s+|the\s+)?[*_`\"]*$",
     re.IGNORECASE,
@@ -94,10 +97,10 @@ def read_label(text: str, cut: bool = False) -> FoundLabel | None:
     bracket, only a label at its beginning counts: the model had not come to its end.
     """
     cut = cut or ends_in_bracket(text)
-    quotations = [match.span() for match in _QUOTATION.finditer(text)]
+    quotations = _Quotations(text)
     for pattern in (_BRACKETED, _NAMED, _ALONE, _OPENING):
         for match in reversed(list(_firm(text, pattern))):
-            if not any(_quoted(text, match, quotation) for quotation in quotations):
+            if not quotations.hold(match):
                 if cut and re.search(r"\w", text[: match.start()]):
                     return None
                 return FoundLabel(_LABELS[match["label"].lower()], *match.span("label"))
@@ -123,11 +126,37 @@ def _firm(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
             yield match
 
 
-def _quoted(text: str, match: re.Match[str], quotation: tuple[int, int]) -> bool:
-    """Whether a match is part of a quotation that says more than the match itself."""
-    start, end = quotation
-    inside = start <= match.start() and match.end() <= end
-    return inside and bool(re.search(r"\w", text[start : match.start()] + text[match.end() : end]))
+class _Quotations:
+    """The quotations in a text, found in time linear in it."""
+
+    def __init__(self, text: str):
+        self._text = text
+        self._spans: list[tuple[int, int]] = []
+        self._words: dict[int, int] = {}  # where the first word of a quotation begins, by its start
+        place = 0
+        unclosed: dict[str, int] = {}  # how far a mark is known not to be closed
+        while opening := _QUOTING.search(text, place):
+            start, mark = opening.start(), opening[0]
+            place = start + 1
+            if start < unclosed.get(mark, 0):
+                continue
+            if quotation := _QUOTATION.match(text, start):
+                self._spans.append(quotation.span())
+                place = quotation.end()
+            elif len(mark) == 1:
+                line = text.find("\n", start)
+                unclosed[mark] = line if line >= 0 else len(text)
+
+    def hold(self, match: re.Match[str]) -> bool:
+        """Whether a match is part of a quotation that says more than the match itself."""
+        number = bisect.bisect_right(self._spans, (match.start(), len(self._text))) - 1
+        if number < 0 or match.end() > self._spans[number][1]:
+            return False
+        start, end = self._spans[number]
+        if start not in self._words:
+            word = _WORD_SIGN.search(self._text, start, end)
+            self._words[start] = word.start() if word else end
+        return self._words[start] < match.start() or bool(_WORD_SIGN.search(self._text, match.end(), end))
 
 
 # Packed answers: one label for each of several numbered claims.

@@ -25,6 +25,7 @@ _NUMBER: Final = re.compile(r"[\W_]*+(?:[^\W\d_]{1,12}+[\W_]*+)?(\d{1,4})[\W_]*+
 _NUMBERED_TEXT: Final = re.compile(
     r"[ \t]*+[(\[（【]?(\d{1,3})(?:[ ]?[.)\]）】:：、．।]{1,2}|[ \t]*+[-–—](?=[ \t]))(?!\d)(.*)", re.DOTALL
 )
+_DIGITS: Final = 9  # of an item's number, at most
 _KEYED: Final = re.compile(r"[\"'“”‘’]\s*+:")
 
 
@@ -130,7 +131,10 @@ def _number_of(node: Node) -> int | None:
         first = node.entries[0][1] if len(node.entries) == 2 else None
         if isinstance(first, float):
             return int(first) if first.is_integer() else None
-        return int(first) if isinstance(first, str) and first.strip().isdecimal() else None
+        text = first.strip() if isinstance(first, str) else ""
+        if not text.isdecimal():
+            return None
+        return int(text) if len(text) <= _DIGITS else 10**_DIGITS  # the number of no item
     for key, value in node.entries:
         if key and plain(key) in NUMBER_KEYS and isinstance(value, float | str):
             number = as_number(f"{value:.0f}" if isinstance(value, float) else value)
