@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
 from fcjax.core.errors import InputError, OutputError
+from fcjax.core.folders import private_folder
 from fcjax.io.entries import ANSWERED
 
 APPLICATION: Final = 0x46434A58  # "FCJX", in the file's header
@@ -73,7 +76,8 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
         )
     try:
         if not readonly:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
+            _make_private(path)
         connection = _open(path, readonly)
         try:
             patiently(lambda: _check(connection, path, readonly))
@@ -93,6 +97,12 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
             raise OutputError(unwritable(path, error)) from error
         raise OutputError(f"{path}: the store cannot be opened ({error}); specify another file") from error
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make the file where there is none, for this user alone: SQLite gives its log the permissions of the file."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _open(path: Path, readonly: bool) -> sqlite3.Connection:

@@ -23,3 +23,15 @@ def cache_folder() -> Path:
             "there is no home folder for caches; set XDG_CACHE_HOME to a writable folder "
             "(for the store alone: FCJAX_STORE or --store to a file)"
         ) from None
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder that holds prompts, replies or passages: nobody but this user can enter it, whatever the umask.
+
+    Folders above it that are missing are made likewise; one that exists stays as it is. Raises `OSError`.
+    """
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)

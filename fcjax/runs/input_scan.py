@@ -6,6 +6,7 @@ time that is left), K (SPEC 5), the stage that a case lacks (SPEC 7), and a dige
 
 from __future__ import annotations
 
+import marshal
 from array import array
 from dataclasses import dataclass, field
 from itertools import islice
@@ -66,7 +67,10 @@ def _digest(item: Item) -> bytes:
     try:
         content = orjson.dumps(item.value)
     except TypeError:  # nested too deep for orjson's writer
-        content = repr(item.value).encode("utf-8", "surrogatepass")
+        try:
+            content = repr(item.value).encode("utf-8", "surrogatepass")
+        except RecursionError:  # and for Python's
+            content = marshal.dumps(item.value, 1)
     if item.faults:
         content += repr([fault.message for fault in item.faults]).encode("utf-8", "surrogatepass")
     return digest_of(content)

@@ -13,7 +13,17 @@ import orjson
 
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
-from fcjax.io.files.fields import TEXTS, check_status, check_texts, extra_of, probability, register, rows_of, shown
+from fcjax.io.files.fields import (
+    TEXTS,
+    check_depth,
+    check_status,
+    check_texts,
+    extra_of,
+    probability,
+    register,
+    rows_of,
+    shown,
+)
 from fcjax.io.files.formats import is_graph, is_result
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
@@ -51,8 +61,17 @@ def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
     Reads JSON Lines, a JSON list or one object, plain or gzip-compressed; `-` is standard input. FactReasoner's problem
     files are cases under other names and are read as well. Raises `InputError` where there is nothing to read at all.
     """
-    for row in read_rows(path, parse_case, limit):
+    for row in read_rows(path, _parse_shallow, limit):
         yield CaseRow(*row)
+
+
+def _parse_shallow(value: Any, number: int) -> Case:
+    """The case of a JSON object that can be written again."""
+    case = parse_case(value, number)
+    records = (*(case.atoms or ()), *(case.contexts or ()), *(case.relations or ()))
+    if case.extra or any(record.extra for record in records):
+        check_depth(value)
+    return case
 
 
 def parse_case(value: Any, number: int = 1) -> Case:

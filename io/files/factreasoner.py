@@ -14,7 +14,7 @@ import orjson
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import Atom, Case, Context, Relation, RelationType
 from fcjax.io.files.cases import case_to_dict, parse_relations, relation_to_dict
-from fcjax.io.files.fields import extra_of, probability, register, rows_of, shown
+from fcjax.io.files.fields import check_depth, extra_of, probability, register, rows_of, shown
 from fcjax.io.files.objects import Row, kind, read_rows, row_id, seen
 from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
 
@@ -63,8 +63,15 @@ def read_graphs(path: Source, limit: int = LINE_LIMIT) -> Iterator[GraphRow]:
 
     A bad row carries its faults and does not end the stream. Raises `InputError` where there is nothing to read at all.
     """
-    for row in read_rows(path, parse_graph, limit):
+    for row in read_rows(path, _parse_shallow, limit):
         yield GraphRow(*row)
+
+
+def _parse_shallow(value: Any, number: int) -> Graph:
+    """The fact graph of a JSON object that can be written again."""
+    graph = parse_graph(value, number)
+    check_depth(value)
+    return graph
 
 
 def parse_graph(value: Any, number: int = 1) -> Graph:

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from fcjax.core.errors import Fault
+from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import Status
-from fcjax.io.files.objects import kind, seen
+from fcjax.io.files.objects import is_deeper, kind, seen
 
 TEXTS = {str, type(None)}
 """The types that an optional text may have."""
 
 _OBJECTS = {dict}
+_NESTED = {dict, list}
 _NUMBERS = {float, int}  # bool is a type of its own
 _STATUSES = {str(status): status for status in Status}
 
@@ -76,6 +77,18 @@ def probability(row: Mapping[str, Any], key: str, place: str, faults: list[Fault
 def shown(row: Mapping[str, Any], *keys: str) -> str:
     """A row's value under the first of some keys that it has, as messages quote it."""
     return next((seen(row[key]) for key in keys if key in row), "missing")
+
+
+MOST_LEVELS: Final = 240
+"""Levels to which the lists and objects of a row may be nested: what writes JSON ends at 254, some of them our own."""
+
+
+def check_depth(value: Mapping[str, Any]) -> None:
+    """Raise `InputError` where a key of a row holds what is nested deeper than can be written again."""
+    for key, part in value.items():
+        if type(part) in _NESTED and is_deeper(part, MOST_LEVELS - 1):
+            fault = f"{key} is nested too deep; allowed: at most {MOST_LEVELS} levels of lists and objects"
+            raise InputError(Fault(fault, field=key))
 
 
 def extra_of(row: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:

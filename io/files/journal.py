@@ -7,6 +7,7 @@ is killed loses at most one line.
 
 from __future__ import annotations
 
+import stat
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class Journal:
         self._offset = array("q")  # [entry] where it begins in the file
         header = orjson.dumps({"journal": VERSION, "fingerprint": fingerprint})
         end = 0 if overwrite else self._look(header)
-        self._lines = LineWriter(path, keep=end)
+        self._lines = LineWriter(path, keep=end, private=True)
         try:
             if not end:
                 self._lines.write(header)
@@ -78,8 +79,13 @@ class Journal:
 
     def _look(self, header: bytes) -> int:
         """Find the entries that are there; returns where the last one ends."""
-        if not self._path.exists():
+        try:
+            if not stat.S_ISREG(self._path.lstat().st_mode):  # a link may lead to another's file, a pipe never ends
+                raise OutputError(f"{output_name(self._path)}: is a link, or not a regular file; remove it")
+        except FileNotFoundError:
             return 0
+        except NotADirectoryError:
+            return 0  # opening it says so
         try:
             with open(self._path, "rb") as lines:
                 first = lines.readline()

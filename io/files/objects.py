@@ -18,6 +18,13 @@ from fcjax.io.files.streams import LINE_LIMIT, Source, display_name, opened, rea
 
 Parsed = TypeVar("Parsed")
 
+MOST_LISTS: Final = 8_000_000
+"""Lists and objects that one JSON text may have (a line, or a file that is read whole): an empty one takes 64 bytes."""
+MOST_VALUES: Final = 32_000_000
+"""Values that one JSON text may have, by its commas."""
+
+_LONG: Final = 1 << 20  # bytes up to which nothing is counted
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -136,7 +143,7 @@ def _as_whole(stream: io.BufferedReader[Any], name: str) -> Iterator[Item]:
         yield Item(1, value, faults)
         return
     for i, item in enumerate(value):
-        own = tuple(_non_finite(item, "")) if faults else ()
+        own = tuple(_non_finite(item, "")) if faults and _may_be(item) else ()
         yield Item(i + 1, item, own, None, f"[{i}].")
 
 
@@ -146,6 +153,9 @@ def decode(text: bytes) -> tuple[Any, tuple[Fault, ...]]:
     NaN, Infinity and numbers beyond float64 are not JSON: each is a fault that names its field. Half of a character (a
     lone surrogate, as programs leave that cut texts anywhere) is read as U+FFFD.
     """
+    if len(text) > _LONG and (text.count(b"[") + text.count(b"{") > MOST_LISTS or text.count(b",") > MOST_VALUES):
+        most = f"{MOST_VALUES:,} values and {MOST_LISTS:,} lists and objects"
+        return None, (Fault(f"one JSON text has too many values to be held; allowed: {most}, or one object per line"),)
     try:
         return orjson.loads(text), ()
     except orjson.JSONDecodeError as error:
@@ -208,21 +218,73 @@ def _syntax_fault(text: bytes, error: orjson.JSONDecodeError) -> Fault:
     return Fault(fault, line=error.lineno)
 
 
-def _non_finite(value: Any, path: str) -> Iterator[Fault]:
-    if isinstance(value, float) and not math.isfinite(value):
-        yield Fault(f"{path.rpartition('.')[2] or 'the value'} is {seen(value)}; allowed: a finite number", field=path)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _non_finite(part, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        for i, part in enumerate(value):
-            yield from _non_finite(part, f"{path}[{i}]")
+def _non_finite(value: Any, path: str) -> list[Fault]:
+    """The numbers in `value` that are not finite, in their order: the first hundred, and how many more there are.
+
+    It is not recursive: a value may be nested deeper than Python's stack.
+    """
+    faults: list[Fault] = []
+    count = 0
+    open_parts: list[Iterator[tuple[str, Any]]] = [iter([(path, value)])]
+    while open_parts:
+        found = next(open_parts[-1], None)
+        if found is None:
+            open_parts.pop()
+            continue
+        place, part = found
+        if isinstance(part, float) and not math.isfinite(part):
+            count += 1
+            if count <= _MOST_FAULTS:
+                what = place.rpartition(".")[2] or "the value"
+                faults.append(Fault(f"{what} is {seen(part)}; allowed: a finite number", field=place))
+        elif isinstance(part, dict | list):
+            open_parts.append(_inside(place, part))
+    if count > _MOST_FAULTS:
+        faults.append(Fault(f"{count - _MOST_FAULTS:,} more numbers are not finite; allowed: finite numbers"))
+    return faults
+
+
+def _inside(place: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    """What a number that is not finite may be in, of the parts of a value, each with its path."""
+    if isinstance(value, dict):
+        yield from ((f"{place}.{key}" if place else key, part) for key, part in value.items() if _may_be(part))
+    else:
+        yield from ((f"{place}[{i}]", part) for i, part in enumerate(value) if _may_be(part))
+
+
+def _may_be(value: Any) -> bool:
+    """Whether a number that is not finite may be in a value."""
+    return isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value))
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested in `value` more than `levels` deep."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        inner = (part for one in level for part in (one.values() if isinstance(one, dict) else one))
+        level = [part for part in inner if isinstance(part, dict | list)]
+        if not level:
+            return False
+    return bool(level)
 
 
 def seen(value: Any) -> str:
-    """A value as messages quote it: as JSON, cut short."""
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= 60 else text[:57] + "..."
+    """A value as messages quote it: as JSON, cut short. Of a long or deep one, only the beginning is written."""
+    if isinstance(value, str):
+        value = value[: _QUOTED + 1]
+    if not isinstance(value, dict | list | tuple):
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    else:
+        text = ""
+        for piece in json.JSONEncoder(ensure_ascii=False, default=repr).iterencode(value):
+            text += piece
+            if len(text) > _QUOTED:
+                break
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
+
+
+_QUOTED: Final = 60  # characters
+_MOST_FAULTS: Final = 100  # of numbers in one value; the rest are counted
 
 
 def kind(value: Any) -> str:

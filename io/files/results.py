@@ -106,10 +106,10 @@ class ResultsWriter:
         self._path = Path(path)
         self._work = working_file(path)
         if keep and not self._work.exists():
-            with replacing(self._work) as lines:
+            with replacing(self._work, private=True) as lines:
                 for finished in takewhile(lambda finished: finished.end <= keep, read_finished(path)):
                     lines.write(orjson.dumps(finished.result) + b"\n")
-        self._lines = LineWriter(self._work, keep)
+        self._lines = LineWriter(self._work, keep, private=self._work != self._path)
 
     def write(self, result: Mapping[str, Any]) -> None:
         """Append one result; it is in the file when the call returns."""

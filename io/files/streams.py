@@ -9,11 +9,12 @@ import errno
 import gzip
 import io
 import os
+import secrets
 import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -231,17 +232,18 @@ def read_whole(stream: io.BufferedReader[Any], name: str, limit: int = WHOLE_LIM
 class LineWriter:
     """Appends lines to a file, each with a separate write: a process that is killed leaves at most one line cut short.
 
-    Opening it drops all but the first `keep` bytes of what is there. Errors of the system are raised as `OutputError`.
+    Opening it drops all but the first `keep` bytes of what is there. A `private` file is this user's alone and never a
+    link. Errors of the system are raised as `OutputError`.
     """
 
-    def __init__(self, path: Source, keep: int = 0):
+    def __init__(self, path: Source, keep: int = 0, *, private: bool = False):
         self._name = output_name(path)
         self._is_ours = os.fspath(path) != "-"
         with _reported(self._name):
             if not self._is_ours:
                 self._file: BinaryIO = sys.stdout.buffer
             else:
-                self._file = open(path, "ab", buffering=0)
+                self._file = open(path, "ab", buffering=0, opener=_private if private else None)
                 if os.path.isfile(path):
                     self._file.truncate(keep)
 
@@ -260,9 +262,26 @@ class LineWriter:
                 self._file.close()
 
 
+def _private(path: str, flags: int) -> int:
+    """Open a file that only this user can read. A link under its name is not followed, nor is another kind of file."""
+    number = os.open(path, flags | _NO_LINK | getattr(os, "O_NONBLOCK", 0), 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError(errno.EEXIST, "another kind of file has its name", path)
+        if hasattr(os, "fchmod"):
+            os.fchmod(number, 0o600)  # of an earlier version, perhaps with more permissions
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
 @contextmanager
-def replacing(path: Source) -> Iterator[BinaryIO]:
+def replacing(path: Source, *, private: bool = False) -> Iterator[BinaryIO]:
     """A stream whose content replaces `path` as a whole at the end of the block, or not at all.
+
+    A new file has the permissions that the umask gives, a file that is replaced keeps its own. With
+    `private`, only this user may read it, and a link under its name is replaced and not followed.
 
     What is not an ordinary file (standard output, a pipe, a device) is written to directly. Raises `OutputError`.
     """
@@ -272,14 +291,16 @@ def replacing(path: Source) -> Iterator[BinaryIO]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
-        target = Path(path).resolve()  # a link keeps its place; what it points at is replaced
+        target = Path(path)
+        if not private:
+            target = target.resolve()  # a link keeps its place; what it points at is replaced
         if target.exists() and not target.is_file():
             with open(target, "wb") as stream:
                 yield stream
             return
-        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+        number, draft = _draft(target, private)
         try:
-            with open(draft, "wb") as stream:
+            with open(number, "wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -288,12 +309,32 @@ def replacing(path: Source) -> Iterator[BinaryIO]:
             draft.unlink(missing_ok=True)
 
 
+def _draft(target: Path, private: bool) -> tuple[int, Path]:
+    """A new file beside `target`, open for writing, under a name that cannot be guessed: nobody can put a link there.
+
+    It never has more permissions than the file that it will replace.
+    """
+    mode = 0o600 if private else 0o666
+    with suppress(FileNotFoundError):
+        mode = 0o600 if private else stat.S_IMODE(target.stat().st_mode)
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(16)}.part")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, mode)
+    if mode != 0o666:
+        with suppress(OSError):  # a file system without permissions
+            os.fchmod(number, mode)
+    return number, draft
+
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
 def drop_drafts(path: Source) -> None:
     """Remove files that `replacing` left next to `path` in killed processes; only for the sole writer of `path`."""
     target = Path(path).resolve()
     for left in target.parent.iterdir():
         number = left.name.removeprefix(f".{target.name}.").removesuffix(".part")
-        if left.name == f".{target.name}.{number}.part" and number.isdecimal():
+        ours = number.isdecimal() or (len(number) == 32 and set(number) <= set("0123456789abcdef"))
+        if left.name == f".{target.name}.{number}.part" and ours:
             left.unlink(missing_ok=True)
 
 
@@ -341,5 +382,6 @@ _REMEDIES = {
     errno.ENOSPC: "free some space, then run the same command again",
     errno.EDQUOT: "free some space, then run the same command again",
     errno.ENOENT: "create the folder first",
+    errno.ELOOP: "remove the link of that name, or choose another output file",
     errno.EISDIR: "choose a file in this folder",
 }

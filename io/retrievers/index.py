@@ -11,6 +11,7 @@ import logging
 import mmap
 import os
 import shutil
+import stat
 import sys
 import threading
 import uuid
@@ -18,7 +19,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -35,6 +36,7 @@ B: Final = 0.4
 
 _ARRAYS: Final = ("worth", "having", "starts", "places")
 _PASSAGES, _WORDS, _ABOUT = "passages.jsonl", "words.json", "about.json"
+_FILES: Final = (*(f"{key}.npy" for key in _ARRAYS), _PASSAGES, _WORDS, _ABOUT)
 _IMPORTING: Final = threading.Lock()
 
 
@@ -44,7 +46,7 @@ class Draft:
     def __init__(self, folder: Path):
         self._folder = folder
         self._draft = folder / f".{uuid.uuid4().hex}.part"
-        self._digest = sha256(f"{FORMAT} {K1} {B}".encode())
+        self._digest = _digest()
         self._words: dict[str, int] = {}  # every form of a word to its number
         self._numbers: dict[str, int] = {}  # every stem to its number
         self._texts: list[array[int]] = []
@@ -57,7 +59,7 @@ class Draft:
 
     def write(self, passages: Iterable[Passage]) -> str:
         """Add the passages; returns the index's name, which identifies everything it finds."""
-        self._draft.mkdir(parents=True)
+        self._draft.mkdir(mode=0o700)
         with open(self._draft / _PASSAGES, "wb") as stream:
             for passage in passages:
                 line = orjson.dumps([passage.title, passage.text, passage.link]) + b"\n"
@@ -78,9 +80,13 @@ class Draft:
             np.save(self._draft / f"{key}.npy", values, allow_pickle=False)
         (self._draft / _WORDS).write_bytes(orjson.dumps(list(self._numbers)))
         sizes = {path.name: path.stat().st_size for path in self._draft.iterdir()}
-        (self._draft / _ABOUT).write_text(json.dumps({"format": FORMAT, "passages": self.size, "bytes": sizes}))
+        digests = {"digests": {path.name: _hashed(path) for path in self._draft.iterdir()}}
+        (self._draft / _ABOUT).write_text(
+            json.dumps({"format": FORMAT, "passages": self.size, "bytes": sizes, **digests})
+        )
         for path in self._draft.iterdir():
             with open(path, "rb+") as stream:
+                os.chmod(path, 0o600)
                 os.fsync(stream.fileno())
         place = self._folder / name
         shutil.rmtree(place, ignore_errors=True)  # what is there is damaged
@@ -103,24 +109,59 @@ class Index:
     """An index in the folder `path`, opened for searching."""
 
     def __init__(self, path: Path):
-        """Raises `OSError` or `ValueError` where the folder holds no whole index of this format."""
-        about = json.loads((path / _ABOUT).read_text())
-        sizes = {name: (path / name).stat().st_size for name in about["bytes"]}
-        if about["format"] != FORMAT or sizes != about["bytes"]:
+        """Raises `OSError` or `ValueError` where the folder holds no whole index of this format.
+
+        Nothing in the folder is trusted: the passages must have the digest that names it, and every number must lead
+        to a place that exists, so that a search in damaged or foreign arrays cannot fail or read other bytes.
+        """
+        if not all(stat.S_ISREG((path / name).lstat().st_mode) for name in _FILES):
+            raise ValueError(f"{path} contains what is not a regular file")
+        about = orjson.loads((path / _ABOUT).read_bytes())
+        sizes = {name: (path / name).stat().st_size for name in _FILES if name != _ABOUT}
+        if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("bytes") != sizes:
             raise ValueError(f"{path} does not contain a complete index of format {FORMAT}")
-        self.size: int = about["passages"]
+        if about.get("digests") != {name: _hashed(path / name) for name in sizes}:
+            raise ValueError(f"{path} is damaged")
         arrays: Any = (np.load(path / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in _ARRAYS)
         self._worth, self._having, self._starts, self._places = map(np.asarray, arrays)
-        self._numbers = {word: i for i, word in enumerate(orjson.loads((path / _WORDS).read_bytes()))}
+        words = orjson.loads((path / _WORDS).read_bytes())
         with open(path / _PASSAGES, "rb") as stream:
             self._passages = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        self.size: int = len(self._places) - 1
+        if about.get("passages") != self.size or not self._is_sound(words, path.name):
+            self.close()
+            raise ValueError(f"{path} does not contain the index that its name stands for")
+        self._numbers = {word: i for i, word in enumerate(words)}
+
+    def _is_sound(self, words: Any, name: str) -> bool:
+        """Whether the passages are those that `name` stands for, and all arrays fit them and each other."""
+        digest = _digest()
+        digest.update(self._passages)
+        if digest.hexdigest()[:32] != name:
+            return False
+        numbers = (self._having, self._starts, self._places)
+        if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in numbers):
+            return False
+        if self._worth.ndim != 1 or self._worth.dtype.kind != "f" or not np.isfinite(self._worth).all():
+            return False
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            return False
+        ends = np.flatnonzero(np.frombuffer(self._passages[:], np.uint8) == ord("\n")) + 1
+        return (
+            np.array_equal(self._places, np.concatenate([[0], ends]))
+            and len(self._starts) > len(words)
+            and self._starts[0] == 0
+            and self._starts[-1] == len(self._having) == len(self._worth)
+            and bool((np.diff(self._starts) >= 0).all())
+            and (not len(self._having) or 0 <= self._having.min() <= self._having.max() < self.size)
+        )
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
         """The index at `path`; None if there is none, or an incomplete one."""
         try:
             return cls(path)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, EOFError):
             return None
 
     def best(self, query: str, k: int) -> list[int]:
@@ -150,6 +191,17 @@ class Index:
 
     def close(self) -> None:
         self._passages.close()
+
+
+def _hashed(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with open(path, "rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
+
+
+def _digest() -> Any:
+    """The digest that names an index, before its passages."""
+    return sha256(f"{FORMAT} {K1} {B}".encode())
 
 
 def _bm25s() -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import shutil
+import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +19,7 @@ import orjson
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
-from fcjax.core.folders import cache_folder
+from fcjax.core.folders import cache_folder, private_folder
 from fcjax.core.passages import Found
 from fcjax.core.prompts import Failure
 from fcjax.io.files.streams import replacing
@@ -68,7 +70,7 @@ class LocalCorpus:
                 f"index is {str(folder)!r}, inside the corpus; choose a hidden folder, or one elsewhere"
             )
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
             return cls(*_opened(place, folder, chunk))
         except InputError:
             raise
@@ -132,7 +134,7 @@ def _opened(place: Path, folder: Path, chunk: int) -> tuple[Index, str, Faults]:
             draft.discard()
         if index is None:
             continue  # another process has swept it away
-        with replacing(note) as stream:
+        with replacing(note, private=True) as stream:
             report = {"faults": [asdict(fault) for fault in faults.kept], "fault_count": faults.count}
             stream.write(orjson.dumps({"corpus": str(place), "name": name, "began": began, "files": state, **report}))
         if old and old["name"] != name:
@@ -147,16 +149,49 @@ def _state(files: list[CorpusFile]) -> list[Any]:
 
 
 def _read_note(note: Path) -> dict[str, Any]:
-    """What a note says; nothing where there is none that can be read."""
+    """What a note says; nothing where there is none that can be read, or one that this module did not write.
+
+    The folder may be shared: a name in it becomes a path that is opened and removed, so only a digest is a name.
+    """
     with suppress(OSError, ValueError):
-        said = orjson.loads(note.read_bytes())
-        if isinstance(said, dict) and said.keys() >= {"name", "began", "files", "faults", "fault_count"}:
-            return said
+        if stat.S_ISREG(note.lstat().st_mode) and _is_note(said := orjson.loads(note.read_bytes())):
+            return dict(said)
     return {}
 
 
+def _is_note(said: Any) -> bool:
+    """Whether a JSON value is a note of this module, in every type."""
+    if not isinstance(said, dict) or not all(type(said.get(key)) is list for key in ("files", "faults")):
+        return False
+    files, faults = said["files"], said["faults"]
+    return (
+        type(said.get("name")) is str
+        and _NAME.fullmatch(said["name"]) is not None
+        and type(said.get("began")) is int
+        and type(said.get("fault_count")) is int
+        and said["fault_count"] >= len(faults)
+        and all(
+            type(file) is list
+            and [type(part) for part in file] == [str, int, list]
+            and [type(time) for time in file[2]] == [int, int]
+            for file in files
+        )
+        and all(
+            type(fault) is dict
+            and fault.keys() == _FAULT_TYPES.keys()
+            and all(type(fault[key]) in types for key, types in _FAULT_TYPES.items())
+            for fault in faults
+        )
+    )
+
+
+_NAME: Final = re.compile("[0-9a-f]{32}")
+_TEXT: Final = (str, type(None))
+_FAULT_TYPES: Final = {"message": (str,), "file": _TEXT, "line": (int, type(None)), "case": _TEXT, "field": _TEXT}
+
+
 def _forget(folder: Path, name: str) -> None:
-    """Remove an index that its corpus has outgrown, unless another corpus has the same."""
+    """Remove an index that its corpus has outgrown, unless another corpus has the same. `name` is that of a note."""
     if all(_read_note(note).get("name") != name for note in folder.glob("*.json")):
         shutil.rmtree(folder / name, ignore_errors=True)
 
@@ -165,5 +200,5 @@ def _sweep(folder: Path) -> None:
     """Remove what processes that were killed have left of their work, a day later."""
     for draft in folder.glob(".*.part"):
         with suppress(OSError):
-            if draft.stat().st_mtime < time.time() - 86400:
+            if _NAME.fullmatch(draft.name[1:-5]) and draft.lstat().st_mtime < time.time() - 86400:
                 shutil.rmtree(draft)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import math
 import time
@@ -17,7 +18,7 @@ from samples import SHARED
 
 from fcjax.core.errors import InputError
 from fcjax.core.records import Case, RelationType, Status
-from fcjax.io.files import case_to_dict, parse_case, read_cases, write_cases
+from fcjax.io.files import case_to_dict, objects, parse_case, read_cases, write_cases
 
 ROW: dict[str, Any] = {
     "id": "case",
@@ -398,3 +399,85 @@ def test_real_cases_are_read_and_written_back_whole(tmp_path, name):
         renamed = {{"input": "query", "output": "response"}.get(key, key): value for key, value in one.items()}
         renamed["atoms"] = [{key: v for key, v in atom.items() if v is not None} for atom in one["atoms"]]
         assert other == {"id": "1"} | renamed
+
+
+# Hostile rows
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [250, 255, 300, 990, 1015, 2000, 100_000])
+@pytest.mark.parametrize(
+    "path",
+    ["id", "status", "query", "extra", "atoms[0].id", "atoms[0].status", "atoms[0].extra", "contexts[0].prior",
+     "relations[0].type", "relations[0].probability", "relations[0].source", "relations[0].extra", "atoms[0].contexts"],
+)  # fmt: skip
+def test_what_is_nested_deep_is_the_fault_of_its_row(path, levels, tmp_path):
+    deep = json.dumps(changed(path, "DEEP")).replace('"DEEP"', "[" * levels + "]" * levels)
+    source = tmp_path / "cases.jsonl"
+    source.write_text(f"{deep}\n{json.dumps(ROW)}\n")
+    first, second = read_cases(source)
+    assert first.case is None
+    assert first.faults
+    assert all(len(str(fault)) < 1000 for fault in first.faults)
+    assert second.case == parse_case(ROW)
+
+
+def test_what_is_nested_as_deep_as_it_may_be_is_written_again(tmp_path):
+    row = ROW | {"extra": nested(240 - 1)}
+    source = tmp_path / "cases.jsonl"
+    source.write_text(json.dumps(row) + "\n")
+    (read,) = read_cases(source)
+    assert read.case is not None
+    assert orjson.loads(orjson.dumps(case_to_dict(read.case)))["extra"] == row["extra"]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_the_faults_of_numbers_are_capped(name, tmp_path):
+    source = tmp_path / name
+    source.write_text('{"id": "1", "extra": [' + ",".join(["NaN"] * 3_000_000) + "]}\n")
+    start = time.perf_counter()
+    (row,) = read_cases(source)
+    assert time.perf_counter() - start < 10
+    assert len(row.faults) == 101
+    assert row.faults[0].field == "extra[0]"
+    assert row.faults[-1].message == "2,999,900 more numbers are not finite; allowed: finite numbers"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl.gz", "a.json.gz"])
+@pytest.mark.parametrize("part", ["{},", "[],"])
+def test_the_number_of_objects_is_bounded(name, part, tmp_path):
+    """64 MB that would take 1.5 GB."""
+    text = ("[" + part * 9_000_000 + "{}]").encode()
+    source = tmp_path / name
+    source.write_bytes(gzip.compress(text, 1) if name.endswith(".gz") else text)
+    start = time.perf_counter()
+    if "jsonl" in name:
+        (row,) = read_cases(source)
+        assert "too many values" in row.faults[0].message
+    else:
+        with pytest.raises(InputError, match="too many values"):
+            next(read_cases(source))
+    assert time.perf_counter() - start < 10
+
+
+def test_a_long_value_is_quoted_without_being_written_whole():
+    start = time.perf_counter()
+    assert objects.seen("\n" * 50_000_000) == json.dumps("\n" * 60)[:57] + "..."
+    assert objects.seen([{"a": [1, 2]}] * 5_000_000) == json.dumps([{"a": [1, 2]}] * 10)[:57] + "..."
+    assert time.perf_counter() - start < 2
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_values_are_quoted_as_json(value):
+    text = json.dumps(value, ensure_ascii=False)
+    assert objects.seen(value) == (text if len(text) <= 60 else text[:57] + "...")

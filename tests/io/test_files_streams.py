@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from fcjax.core.errors import InputError, OutputError
 from fcjax.io.files.objects import Row, read_objects, read_rows
+from fcjax.io.files.results import ResultsWriter
 from fcjax.io.files.streams import LineWriter, read_lines, replacing, write_lines
 
 UNPRIVILEGED = 65534
@@ -436,3 +437,48 @@ def test_standard_output_gets_the_bytes(capfdbinary):
     writer.write(b"4")
     writer.close()
     assert capfdbinary.readouterr().out == b"1\n2\n3\n4\n"
+
+
+# Permissions and links
+
+
+def test_a_draft_has_a_name_that_cannot_be_guessed_and_follows_no_link(tmp_path, monkeypatch):
+    victim, out = tmp_path / "victim", tmp_path / "out.jsonl"
+    victim.write_bytes(b"precious")
+    (tmp_path / f".out.jsonl.{os.getpid()}.part").symlink_to(victim)
+    with replacing(out) as stream:
+        stream.write(b"row\n")
+    assert (out.read_bytes(), victim.read_bytes()) == (b"row\n", b"precious")
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 32)  # even if it were guessed
+    (tmp_path / f".out.jsonl.{'0' * 32}.part").symlink_to(victim)
+    with pytest.raises(OutputError), replacing(out) as stream:
+        stream.write(b"other\n")
+    assert (out.read_bytes(), victim.read_bytes()) == (b"row\n", b"precious")
+
+
+@pytest.mark.parametrize(("before", "private", "after"), [
+    (None, False, 0o644), (None, True, 0o600), (0o600, False, 0o600), (0o640, False, 0o640), (0o644, True, 0o600),
+])  # fmt: skip
+def test_a_file_that_is_replaced_keeps_its_permissions(before, private, after, tmp_path):
+    out = tmp_path / "out"
+    if before is not None:
+        out.touch()
+        out.chmod(before)
+    mask = os.umask(0o022)
+    try:
+        with replacing(out, private=private):
+            pass
+    finally:
+        os.umask(mask)
+    assert out.stat().st_mode & 0o777 == after
+
+
+def test_what_gathers_beside_a_packed_output_is_private_and_no_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "out.json.part").symlink_to(victim)
+    with pytest.raises(OutputError):
+        ResultsWriter(tmp_path / "out.json")
+    assert victim.read_bytes() == b"precious"
+    with ResultsWriter(tmp_path / "other.json"):
+        assert (tmp_path / "other.json.part").stat().st_mode & 0o777 == 0o600

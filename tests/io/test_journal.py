@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 
 import pytest
@@ -130,3 +131,34 @@ def test_memory_is_bounded(path):
         assert len(journal.entries(0)) == len(journal.entries(19_999)) == 2
         assert tracemalloc.get_traced_memory()[1] < 40_000 * 64
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("content", [None, b"", b"precious"])
+def test_a_link_under_its_name_is_not_followed(content, overwrite, path, tmp_path):
+    victim = tmp_path / "victim"
+    if content is not None:
+        victim.write_bytes(content)
+    path.symlink_to(victim)
+    with pytest.raises(OutputError):
+        Journal(path, "a run", overwrite=overwrite)
+    assert (victim.read_bytes() if victim.exists() else None) == content
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_pipe_under_its_name_is_not_waited_for(overwrite, path):
+    os.mkfifo(path)
+    with pytest.raises(OutputError):
+        Journal(path, "a run", overwrite=overwrite)
+
+
+def test_only_this_user_may_read_it(path):
+    before = os.umask(0)
+    try:
+        fill(path, (0, "atomize", {}))
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o644)  # an earlier version's
+        fill(path, (0, "atomize", {}))
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)

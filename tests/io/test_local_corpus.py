@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import json
 import math
 import os
@@ -380,6 +381,71 @@ def test_a_damaged_index_is_made_anew(part, folder, monkeypatch):
     again = opened(folder)
     assert again.name == corpus.name
     assert links(again.find("vasa", 1)) == ["vasa.md"]
+
+
+@pytest.mark.parametrize("name", ["../victim", "/victim", "..", ".", "", "victim", 5, None, ["a"], "../../victim"])
+def test_a_note_in_the_index_folder_names_nothing_outside_of_it(name, folder, tmp_path):
+    victim = written(tmp_path / "victim", {"precious.txt": "kept"})
+    inner = written(tmp_path / "indexes" / "victim", {"precious.txt": "kept"})
+    opened(folder)
+    (note,) = (tmp_path / "indexes").glob("*.json")
+    said = json.loads(note.read_text())
+    given = str(victim) if name == "/victim" else name
+    note.write_text(json.dumps(said | {"name": given}))
+    (folder / "new.txt").write_text("The Kursk")  # the index that the note names is outgrown
+    assert opened(folder).find("Kursk", 1)
+    assert (victim / "precious.txt").exists()
+    assert (inner / "precious.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"files": 5}, {"files": [5]}, {"files": [["a", 1, 5]]}, {"files": [["a", 1, []]]}, {"began": "soon"},
+        {"faults": [5]}, {"faults": [{"no": "such"}]}, {"faults": {}}, {"fault_count": "x"}, {"began": None},
+        {"fault_count": -1, "faults": [{"message": 1, "file": 2, "line": 3, "case": 4, "field": 5}]},
+    ],
+)  # fmt: skip
+def test_a_note_of_odd_types_is_made_anew(odd, folder, monkeypatch):
+    monkeypatch.setattr("fcjax.io.retrievers.local._FRESH", -10_000_000_000)
+    name = opened(folder).name
+    (note,) = (folder.parent / "indexes").glob("*.json")
+    said = note.read_text()
+    note.write_text(json.dumps(json.loads(said) | odd))
+    assert opened(folder).name == name
+    assert json.loads(note.read_text()).keys() == json.loads(said).keys()
+    assert json.loads(note.read_text())["faults"] == []
+
+
+@pytest.mark.parametrize("part", ["worth", "having", "starts", "places", "passages", "words"])
+@pytest.mark.parametrize("hides", [False, True])
+def test_an_index_changed_at_equal_length_is_made_anew(part, hides, folder, monkeypatch):
+    monkeypatch.setattr("fcjax.io.retrievers.local._FRESH", -10_000_000_000)
+    corpus = opened(folder)
+    (place,) = (path for path in (folder.parent / "indexes").iterdir() if path.is_dir())
+    path = next(place.glob(f"{part}.*"))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"1628", b"1492") if part == "passages" else content[:-8] + b"\xff" * 8)
+    if hides:  # the note inside agrees with the change
+        about = json.loads((place / "about.json").read_text())
+        about["digests"][path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        (place / "about.json").write_text(json.dumps(about))
+    again = opened(folder)
+    assert again.name == corpus.name
+    (found,) = again.find("warship", 1)
+    assert found.link == "vasa.md"
+    assert "1628" in (found.text or "")
+
+
+def test_an_index_is_for_this_user_alone(folder):
+    before = os.umask(0o022)
+    try:
+        opened(folder)
+    finally:
+        os.umask(before)
+    made = [folder.parent / "indexes", *(folder.parent / "indexes").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}
 
 
 def test_many_processes_may_open_one_corpus_at_once(folder):

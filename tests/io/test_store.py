@@ -621,6 +621,7 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_read():
     with tempfile.TemporaryDirectory() as folder:  # not pytest's, which nobody else may enter
         path = Path(folder) / "store.sqlite"
         with_store(path, lambda store: put(store, ask(), YES))
+        path.chmod(0o644)  # a new store is its user's alone
         Path(folder).chmod(0o555)
         reading, writing = os.pipe()
         if not (child := os.fork()):  # a process of its own, whose rights can be dropped
@@ -635,3 +636,16 @@ def test_a_store_in_a_folder_that_cannot_be_written_is_read():
         with os.fdopen(reading) as stream:
             assert stream.read() == repr(YES)
         os.waitpid(child, 0)
+
+
+def test_only_this_user_may_read_a_store(tmp_path):
+    path = tmp_path / "new" / "folder" / "store.sqlite"
+    before = os.umask(0)
+    try:
+        connection = connect(path)
+        connection.execute("PRAGMA user_version")
+    finally:
+        os.umask(before)
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+    assert {folder.stat().st_mode & 0o777 for folder in (path.parent, path.parent.parent)} == {0o700}
+    connection.close()
