@@ -106,10 +106,9 @@ class _Worker:
     def __init__(self) -> None:
         from multiprocessing.spawn import get_executable  # which an embedding program may have set
 
-        # -I: neither the working directory nor the environment may put modules before ours.
-        paths = [path or os.getcwd() for path in sys.path]
-        command = [get_executable() or sys.executable, "-I", "-c", _CHILD.format(__name__), json.dumps(paths)]
         try:
+            paths = [os.fsdecode(path) or os.getcwd() for path in sys.path]
+            command = [get_executable() or sys.executable, "-P", "-c", _CHILD.format(__name__), json.dumps(paths)]
             self._process = subprocess.Popen(
                 [os.fsdecode(part) for part in command],
                 stdin=subprocess.PIPE,
