@@ -281,6 +281,19 @@ def test_a_worker_has_limits_of_memory_and_time_and_is_small():
         assert int(re.search(r"VmHWM:\s+(\d+)", read(process, "status"))[1]) < 200_000  # kB
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_is_read():
+    body = b"<html><body><table>" + b"<td>a" * 800_000  # 4 MB that take 1.2 GB
+    with closing(Workers(1, memory=150 << 20)) as workers:
+        begin = time.monotonic()
+        with pytest.raises(ExtractionError):
+            workers.text_of(HTML, body, None, 15.0)
+        assert time.monotonic() - begin < 20
+        for process in processes(workers):
+            assert int(re.search(r"VmPeak:\s+(\d+)", read(process, "status"))[1]) < 300_000  # kB
+        assert STORY in workers.text_of(HTML, paragraphs(STORY), None, 15.0)[0]
+
+
 def read(process, name):
     with open(f"/proc/{process.pid}/{name}") as file:
         return file.read()
