@@ -38,10 +38,12 @@ _CHILD: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {
 class Workers:
     """A pool of at most `most` processes that extract texts; it may be used by several threads.
 
-    They start when they are first needed, and again after `close`. A worker that is killed is replaced.
+    They start when they are first needed, and again after `close`. A worker that is killed is replaced. `memory` is in
+    bytes, as `MEMORY`.
     """
 
-    def __init__(self, most: int = WORKERS):
+    def __init__(self, most: int = WORKERS, *, memory: int = MEMORY):
+        self._memory = memory
         self._room = threading.Semaphore(most)
         self._lock = threading.Lock()
         self._all: set[_Worker] = set()
@@ -52,10 +54,12 @@ class Workers:
 
         Raises `ExtractionTimeoutError` after that time, and `ExtractionError`.
         """
+        memory = self._memory + MEMORY_PER_BYTE * len(body)
+        request = {"kind": kind, "charset": charset, "seconds": seconds, "memory": memory}
         with self._room:
             worker = self._taken()
             try:
-                reply = worker.ask({"kind": kind, "charset": charset, "seconds": seconds}, body, seconds + GRACE)
+                reply = worker.ask(request, body, seconds + GRACE)
             except BaseException:
                 with self._lock:
                     self._all.discard(worker)
@@ -106,10 +110,9 @@ class _Worker:
     def __init__(self) -> None:
         from multiprocessing.spawn import get_executable  # which an embedding program may have set
 
-        # -I: neither the working directory nor the environment may put modules before ours.
-        paths = [path or os.getcwd() for path in sys.path]
-        command = [get_executable() or sys.executable, "-I", "-c", _CHILD.format(__name__), json.dumps(paths)]
         try:
+            paths = [os.fsdecode(path) or os.getcwd() for path in sys.path]
+            command = [get_executable() or sys.executable, "-P", "-c", _CHILD.format(__name__), json.dumps(paths)]
             self._process = subprocess.Popen(
                 [os.fsdecode(part) for part in command],
                 stdin=subprocess.PIPE,
@@ -223,7 +226,7 @@ def serve() -> None:
     _send(replies, {})
     while (received := _receive(requests, 1 << 40)) is not None:
         request, body = received
-        _limit(len(body), request["seconds"])
+        _limit(request["memory"], request["seconds"])
         _send(replies, _reply(request, body))
 
 
@@ -240,7 +243,7 @@ def _reply(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     except ExtractionError as error:
         return {"error": str(error)}
     except MemoryError:
-        return {"error": f"extracting the text needs more than {_memory(len(body)) >> 20:,} MiB of memory"}
+        return {"error": f"extracting the text needs more than {request['memory'] >> 20:,} MiB of memory"}
     except Exception as error:  # a stranger's document met a fault of a library: that document's loss
         return {"error": f"extracting the text failed ({type(error).__name__})"}
     return {"text": text, "note": note}
@@ -255,19 +258,14 @@ def _set_alarm(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _memory(size: int) -> int:
-    """Bytes of address space for a document of `size` bytes."""
-    return MEMORY + MEMORY_PER_BYTE * size
-
-
-def _limit(size: int, seconds: float) -> None:
+def _limit(memory: int, seconds: float) -> None:
     """Limit this process for its next document; its time too, as the program that would kill it may be gone."""
     try:
         import resource
     except ImportError:  # Windows
         return
     limits = {
-        resource.RLIMIT_AS: _memory(size),
+        resource.RLIMIT_AS: memory,
         resource.RLIMIT_CPU: math.ceil(time.process_time() + seconds + GRACE) + 1,
         resource.RLIMIT_CORE: 0,
     }

@@ -52,12 +52,13 @@ def within(seconds):
         raise AssertionError(f"it takes over {seconds} s")
 
     previous = signal.signal(signal.SIGALRM, alarm)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    outer = signal.setitimer(signal.ITIMER_REAL, seconds)  # the limit of the whole test
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_REAL, *outer)
 
 
 # ---- Patterns.
@@ -281,6 +282,19 @@ def test_a_worker_has_limits_of_memory_and_time_and_is_small():
         assert int(re.search(r"VmHWM:\s+(\d+)", read(process, "status"))[1]) < 200_000  # kB
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_is_read():
+    body = b"<html><body><table>" + b"<td>a" * 800_000  # 4 MB that take 1.2 GB
+    with closing(Workers(1, memory=150 << 20)) as workers:
+        begin = time.monotonic()
+        with pytest.raises(ExtractionError):
+            workers.text_of(HTML, body, None, 15.0)
+        assert time.monotonic() - begin < 20
+        for process in processes(workers):
+            assert int(re.search(r"VmPeak:\s+(\d+)", read(process, "status"))[1]) < 300_000  # kB
+        assert STORY in workers.text_of(HTML, paragraphs(STORY), None, 15.0)[0]
+
+
 def read(process, name):
     with open(f"/proc/{process.pid}/{name}") as file:
         return file.read()
@@ -307,3 +321,40 @@ def test_a_worker_imports_little():
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"asyncio", "jax", "aiohttp", "numba", "litellm"}.intersection(loaded)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such limit, or another")
+def test_a_worker_ends_although_its_program_was_killed():
+    code = (
+        "import threading, time; from fcjax.io.retrievers.extraction_workers import Workers; workers = Workers(1)\n"
+        "workers.text_of('plain', b'x', None, 2.0); (worker,) = workers._all; print(worker._process.pid, flush=True)\n"
+        "body = b'<html><body><p ' + b' '.join(b'a%d=b' % i for i in range(400_000)) + b'>'\n"
+        "threading.Timer(1.0, print, ['now'], {'flush': True}).start(); workers.text_of('html', body, None, 2.0)"
+    )
+    with subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True) as program:
+        pid = int(program.stdout.readline())
+        assert program.stdout.readline() == "now\n"
+        program.kill()
+    end = time.monotonic() + 60
+    while is_running(pid) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not is_running(pid)
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_a_script_does_at_its_top_is_done_once(tmp_path):
+    """A worker does not import the program's main module, which need not be guarded by its name."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from fcjax.io.retrievers.extraction_workers import Workers\n"
+        "print('top')\nworkers = Workers(1)\nprint(workers.text_of('plain', b'x', None, 5.0))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("top\n('x', None)\n", "")
