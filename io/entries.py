@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from fcjax.core.checks import is_number
 from fcjax.core.passages import Found, Passage
 from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
 
@@ -26,7 +27,14 @@ DAMAGED: Final = "damaged"  # a row whose bytes are damaged: never served
 CHAT: Final = "chat"  # kinds of rows
 SEARCH: Final = "search"
 
+MOST: Final = 2**53
+"""The largest number in a row: what JSON and SQLite both hold exactly."""
+
 Answer = Reply | Failure | Found
+
+
+LARGEST: Final = 256 << 20
+"""Bytes of a row's question or answer after decompression, at most: four times the largest response."""
 
 
 class DamagedError(ValueError):
@@ -92,9 +100,12 @@ def pack_answer(answer: Answer) -> bytes:
 def unpack(packed: bytes) -> dict[str, Any]:
     """The JSON object that was packed. Raises `DamagedError`."""
     try:
-        text = zlib.decompress(packed)
+        reader = zlib.decompressobj()
+        text = reader.decompress(packed, LARGEST)
+        if not reader.eof:
+            raise DamagedError(f"the data are cut off, or more than {LARGEST:,} bytes")
         document = orjson.loads(text) if b"\\ud" not in text else json.loads(text)
-    except (zlib.error, ValueError, TypeError) as error:
+    except (zlib.error, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(str(error)) from error
     if not isinstance(document, dict):
         raise DamagedError(f"a JSON {type(document).__name__}; allowed: an object")
@@ -121,9 +132,19 @@ def read_answer(document: dict[str, Any]) -> Reply | Failure:
             "tokens": tokens if tokens is None else tuple(map(_token, tokens)),
             "usage": usage if usage is None else Usage(*usage),
         }
-        return Reply(**document | read)
-    except (KeyError, TypeError, ValueError) as error:
+        reply = Reply(**document | read)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedError(str(error)) from error
+    usage = reply.usage or Usage()
+    _check("text", isinstance(reply.text, str))
+    _check("finish", isinstance(reply.finish, str))
+    _check("model", isinstance(reply.model, str | None))
+    _check("reasoning", isinstance(reply.reasoning, str | None))
+    _check("usage", all(is_number(count, 0, MOST, whole=True) for count in (usage.prompt, usage.completion)))
+    _check("cost", reply.cost is None or is_number(reply.cost, -MOST, MOST))
+    _check("seconds", is_number(reply.seconds, -MOST, MOST))
+    _check("attempts", is_number(reply.attempts, 0, MOST, whole=True))
+    return reply
 
 
 def read_found(document: dict[str, Any]) -> Found | Failure:
@@ -131,16 +152,30 @@ def read_found(document: dict[str, Any]) -> Found | Failure:
     if "failed" in document:
         return _read_failure(document)
     try:
-        return tuple([Passage(**passage) for passage in document["found"]])
+        found = tuple([Passage(**passage) for passage in document["found"]])
     except (KeyError, TypeError) as error:
         raise DamagedError(str(error)) from error
+    for i, passage in enumerate(found):
+        for name in Passage.__dataclass_fields__:
+            _check(f"found[{i}].{name}", isinstance(getattr(passage, name), str | None))
+    return found
 
 
 def _read_failure(document: dict[str, Any]) -> Failure:
     try:
-        return Failure(document["failed"], document["reason"], document["attempts"])
+        failure = Failure(document["failed"], document["reason"], document["attempts"])
     except KeyError as error:
         raise DamagedError(str(error)) from error
+    _check("failed", isinstance(failure.kind, str))
+    _check("reason", isinstance(failure.reason, str))
+    _check("attempts", is_number(failure.attempts, 0, MOST, whole=True))
+    return failure
+
+
+def _check(name: str, sound: bool) -> None:
+    """Raise `DamagedError` for a field whose type or range no entry of ours has."""
+    if not sound:
+        raise DamagedError(f"{name} has the wrong type or is out of range")
 
 
 def _document(answer: Answer) -> dict[str, Any]:
@@ -171,6 +206,8 @@ def _given(passage: Passage) -> dict[str, str]:
 
 def _token(packed: list[Any]) -> Token:
     text, logprob, top, raw = packed
+    if type(text) is not str or not {str}.issuperset([type(alternative) for alternative, _ in top]):
+        raise TypeError("the text of a token is not a string")
     return Token(
         text,
         None if logprob is None else float(logprob),
