@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import zlib
+from types import UnionType
 from typing import Any, Final
 
 import orjson
@@ -39,6 +40,10 @@ LARGEST: Final = 256 << 20
 
 class DamagedError(ValueError):
     """Bytes that hold no entry, as in a damaged file."""
+
+
+class FieldError(DamagedError):
+    """A field of an answer with a wrong type or out of range; the message begins with its name."""
 
 
 def canonical(document: Any) -> bytes:
@@ -136,14 +141,14 @@ def read_answer(document: dict[str, Any]) -> Reply | Failure:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedError(str(error)) from error
     usage = reply.usage or Usage()
-    _check("text", isinstance(reply.text, str))
-    _check("finish", isinstance(reply.finish, str))
-    _check("model", isinstance(reply.model, str | None))
-    _check("reasoning", isinstance(reply.reasoning, str | None))
-    _check("usage", all(is_number(count, 0, MOST, whole=True) for count in (usage.prompt, usage.completion)))
-    _check("cost", reply.cost is None or is_number(reply.cost, -MOST, MOST))
-    _check("seconds", is_number(reply.seconds, -MOST, MOST))
-    _check("attempts", is_number(reply.attempts, 0, MOST, whole=True))
+    for name in ("text", "finish"):
+        _check(name, getattr(reply, name), str)
+    for name in ("model", "reasoning"):
+        _check(name, getattr(reply, name), str | None)
+    for name, number in (("usage[0]", usage.prompt), ("usage[1]", usage.completion), ("attempts", reply.attempts)):
+        _check_number(name, number, 0, whole=True)
+    _check_number("seconds", reply.seconds, -MOST)
+    _check_number("cost", 0 if reply.cost is None else reply.cost, -MOST)
     return reply
 
 
@@ -157,7 +162,7 @@ def read_found(document: dict[str, Any]) -> Found | Failure:
         raise DamagedError(str(error)) from error
     for i, passage in enumerate(found):
         for name in Passage.__dataclass_fields__:
-            _check(f"found[{i}].{name}", isinstance(getattr(passage, name), str | None))
+            _check(f"found[{i}].{name}", getattr(passage, name), str | None)
     return found
 
 
@@ -166,16 +171,30 @@ def _read_failure(document: dict[str, Any]) -> Failure:
         failure = Failure(document["failed"], document["reason"], document["attempts"])
     except KeyError as error:
         raise DamagedError(str(error)) from error
-    _check("failed", isinstance(failure.kind, str))
-    _check("reason", isinstance(failure.reason, str))
-    _check("attempts", is_number(failure.attempts, 0, MOST, whole=True))
+    _check("failed", failure.kind, str)
+    _check("reason", failure.reason, str)
+    _check_number("attempts", failure.attempts, 0, whole=True)
     return failure
 
 
-def _check(name: str, sound: bool) -> None:
-    """Raise `DamagedError` for a field whose type or range no entry of ours has."""
-    if not sound:
-        raise DamagedError(f"{name} has the wrong type or is out of range")
+def _check(name: str, value: Any, kind: type[str] | UnionType) -> None:
+    """Raise `FieldError` unless a field is a string, or None where `kind` allows it."""
+    if not isinstance(value, kind):
+        raise FieldError(f"{name} is {_shown(value)}; allowed: a string")
+
+
+def _check_number(name: str, value: Any, low: float, *, whole: bool = False) -> None:
+    """Raise `FieldError` unless a field is a number from `low` to `MOST`."""
+    if not is_number(value, low, MOST, whole=whole):
+        what = "a whole number" if whole else "a number"
+        raise FieldError(f"{name} is {_shown(value)}; allowed: {what} from {low} to {MOST}")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.60}"
+    except (RecursionError, ValueError):  # nested too deeply, or a number of more digits than Python writes
+        return f"an unreadable {type(value).__name__}"
 
 
 def _document(answer: Answer) -> dict[str, Any]:

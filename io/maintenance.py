@@ -270,7 +270,8 @@ _GROUP: Final = (
     *("answered", "failed", "prompt_tokens", "completion_tokens", "cost", "unpriced"),
 )
 _GROUPS = f"""
-SELECT CAST(kind AS TEXT), CAST(source AS TEXT), CAST(model AS TEXT), CAST(template AS TEXT), sum(status = '{ANSWERED}'), sum(status <> '{ANSWERED}'),
+SELECT CAST(kind AS TEXT), CAST(source AS TEXT), CAST(model AS TEXT), CAST(template AS TEXT),
+       sum(status = '{ANSWERED}'), sum(status <> '{ANSWERED}'),
        CAST(total(prompt_tokens) AS INTEGER), CAST(total(completion_tokens) AS INTEGER), coalesce(sum(cost), 0.0),
        sum(status = '{ANSWERED}' AND cost IS NULL AND kind = '{CHAT}')
 FROM entries GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC, 1, 2, 3, 4"""

@@ -12,18 +12,18 @@ where it is given as well, it must match.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from fcjax.core.checks import is_number
-from fcjax.core.passages import Passage
-from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.prompts import Failure, Prompt
 from fcjax.io.entries import (
     ANSWERED,
     CHAT,
     MOST,
     SEARCH,
     DamagedError,
+    FieldError,
     failed_status,
     pack,
     pack_answer,
@@ -104,8 +104,6 @@ def _chat(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
         raise RowError(f"template is {document['template']!r:.80}, but the prompt's is {prompt.template!r}")
     whole = {"tokens": None, "usage": None, "attempts": 1} | document["answer"]
     answer = _answered(lambda: read_answer(whole))
-    if isinstance(answer, Reply) and not isinstance(answer.text, str):
-        raise RowError(f"answer.text is {answer.text!r:.60}; allowed: a string")
     try:
         key, asked = prompt_key(source, model, prompt), pack_prompt(prompt)
     except TypeError as error:
@@ -127,11 +125,6 @@ def _search(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
     if not (isinstance(retriever, str) and isinstance(query, str) and is_number(k, 1, whole=True)):
         raise RowError(f"asked is {dict(asked)!r:.120}; allowed: the strings retriever and query, and the number k")
     found = _answered(lambda: read_found({"attempts": 1} | document["answer"]))
-    for i, passage in enumerate(() if isinstance(found, Failure) else found):
-        for field in fields(Passage):
-            value = getattr(passage, field.name)
-            if value is not None and not isinstance(value, str):
-                raise RowError(f"answer.found[{i}].{field.name} is {value!r:.60}; allowed: a string")
     columns = {
         "status": _status(document, found),
         "source": retriever,
@@ -172,6 +165,8 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
 def _answered(read: Any) -> Any:
     try:
         return read()
+    except FieldError as error:
+        raise RowError(f"answer.{error}") from error
     except DamagedError as error:
         raise RowError(f"answer is invalid ({error}); allowed: a reply, search results, or a failure") from error
 
@@ -179,8 +174,6 @@ def _answered(read: Any) -> Any:
 def _status(document: Mapping[str, Any], answer: Any) -> str:
     """A row's status; what is stored for a failure follows from the failure."""
     if isinstance(answer, Failure):
-        if not (isinstance(answer.kind, str) and isinstance(answer.reason, str)):
-            raise RowError("answer.failed or answer.reason is not a string")
         return failed_status(answer)
     status = document.get("status", ANSWERED)
     if not isinstance(status, str) or not status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -45,10 +46,7 @@ _TABLES = (
 )
 
 _COLUMNS: Final = {
-    "entries": frozenset(
-        "id key kind status source model template prompt_tokens completion_tokens cost seconds attempts created asked "
-        "answer".split()
-    ),
+    "entries": frozenset(re.findall(r"^    (\w+) ", _TABLES[0], re.MULTILINE)),
     "counts": frozenset(("name", "value")),
 }
 """The columns of the tables."""

@@ -123,7 +123,7 @@ ANSWERS = {
     "deep with an escape": packed('{"a": "\\ud800", "b": %s}' % DEEP),  # noqa: UP031
     "odd text": packed('{"text": [], "tokens": null, "usage": null}'),
     "odd tokens": packed('{"text": "a", "tokens": [5], "usage": null}'),
-    "a logprob of 400 digits": packed('{"text": "a", "tokens": [["a", %s, [], null]], "usage": null}' % ("9" * 400)),  # noqa: UP031
+    "a logprob of 400 digits": packed('{"text": "a", "tokens": [["a", %s, [], null]], "usage": null}' % ("9" * 400)),
     "odd seconds": packed('{"text": "a", "tokens": null, "usage": null, "seconds": "x"}'),
     "odd failure": packed('{"failed": [], "reason": 5, "attempts": null}'),
     "cut off": packed('{"text": "a"}')[:-9] + "'",
