@@ -138,6 +138,9 @@ def read_answer(document: dict[str, Any]) -> Reply | Failure:
             "usage": usage if usage is None else Usage(*usage),
         }
         reply = Reply(**document | read)
+        tokens = reply.tokens or ()
+        "".join([token.text for token in tokens])  # raises `TypeError` for what is not text
+        "".join([alternative for token in tokens for alternative, _ in token.top])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedError(str(error)) from error
     usage = reply.usage or Usage()
@@ -225,8 +228,6 @@ def _given(passage: Passage) -> dict[str, str]:
 
 def _token(packed: list[Any]) -> Token:
     text, logprob, top, raw = packed
-    if type(text) is not str or not {str}.issuperset([type(alternative) for alternative, _ in top]):
-        raise TypeError("the text of a token is not a string")
     return Token(
         text,
         None if logprob is None else float(logprob),
