@@ -11,10 +11,12 @@ import hashlib
 import json
 import math
 import zlib
+from types import UnionType
 from typing import Any, Final
 
 import orjson
 
+from fcjax.core.checks import is_number
 from fcjax.core.passages import Found, Passage
 from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
 
@@ -26,11 +28,22 @@ DAMAGED: Final = "damaged"  # a row whose bytes are damaged: never served
 CHAT: Final = "chat"  # kinds of rows
 SEARCH: Final = "search"
 
+MOST: Final = 2**53
+"""The largest number in a row: what JSON and SQLite both hold exactly."""
+
 Answer = Reply | Failure | Found
+
+
+LARGEST: Final = 256 << 20
+"""Bytes of a row's question or answer after decompression, at most: four times the largest response."""
 
 
 class DamagedError(ValueError):
     """Bytes that hold no entry, as in a damaged file."""
+
+
+class FieldError(DamagedError):
+    """A field of an answer with a wrong type or out of range; the message begins with its name."""
 
 
 def canonical(document: Any) -> bytes:
@@ -92,9 +105,12 @@ def pack_answer(answer: Answer) -> bytes:
 def unpack(packed: bytes) -> dict[str, Any]:
     """The JSON object that was packed. Raises `DamagedError`."""
     try:
-        text = zlib.decompress(packed)
+        reader = zlib.decompressobj()
+        text = reader.decompress(packed, LARGEST)
+        if not reader.eof:
+            raise DamagedError(f"the data are cut off, or more than {LARGEST:,} bytes")
         document = orjson.loads(text) if b"\\ud" not in text else json.loads(text)
-    except (zlib.error, ValueError, TypeError) as error:
+    except (zlib.error, ValueError, TypeError, RecursionError) as error:
         raise DamagedError(str(error)) from error
     if not isinstance(document, dict):
         raise DamagedError(f"a JSON {type(document).__name__}; allowed: an object")
@@ -121,9 +137,22 @@ def read_answer(document: dict[str, Any]) -> Reply | Failure:
             "tokens": tokens if tokens is None else tuple(map(_token, tokens)),
             "usage": usage if usage is None else Usage(*usage),
         }
-        return Reply(**document | read)
-    except (KeyError, TypeError, ValueError) as error:
+        reply = Reply(**document | read)
+        tokens = reply.tokens or ()
+        "".join([token.text for token in tokens])  # raises `TypeError` for what is not text
+        "".join([alternative for token in tokens for alternative, _ in token.top])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedError(str(error)) from error
+    usage = reply.usage or Usage()
+    for name in ("text", "finish"):
+        _check(name, getattr(reply, name), str)
+    for name in ("model", "reasoning"):
+        _check(name, getattr(reply, name), str | None)
+    for name, number in (("usage[0]", usage.prompt), ("usage[1]", usage.completion), ("attempts", reply.attempts)):
+        _check_number(name, number, 0, whole=True)
+    _check_number("seconds", reply.seconds, -MOST)
+    _check_number("cost", 0 if reply.cost is None else reply.cost, -MOST)
+    return reply
 
 
 def read_found(document: dict[str, Any]) -> Found | Failure:
@@ -131,16 +160,44 @@ def read_found(document: dict[str, Any]) -> Found | Failure:
     if "failed" in document:
         return _read_failure(document)
     try:
-        return tuple([Passage(**passage) for passage in document["found"]])
+        found = tuple([Passage(**passage) for passage in document["found"]])
     except (KeyError, TypeError) as error:
         raise DamagedError(str(error)) from error
+    for i, passage in enumerate(found):
+        for name in Passage.__dataclass_fields__:
+            _check(f"found[{i}].{name}", getattr(passage, name), str | None)
+    return found
 
 
 def _read_failure(document: dict[str, Any]) -> Failure:
     try:
-        return Failure(document["failed"], document["reason"], document["attempts"])
+        failure = Failure(document["failed"], document["reason"], document["attempts"])
     except KeyError as error:
         raise DamagedError(str(error)) from error
+    _check("failed", failure.kind, str)
+    _check("reason", failure.reason, str)
+    _check_number("attempts", failure.attempts, 0, whole=True)
+    return failure
+
+
+def _check(name: str, value: Any, kind: type[str] | UnionType) -> None:
+    """Raise `FieldError` unless a field is a string, or None where `kind` allows it."""
+    if not isinstance(value, kind):
+        raise FieldError(f"{name} is {_shown(value)}; allowed: a string")
+
+
+def _check_number(name: str, value: Any, low: float, *, whole: bool = False) -> None:
+    """Raise `FieldError` unless a field is a number from `low` to `MOST`."""
+    if not is_number(value, low, MOST, whole=whole):
+        what = "a whole number" if whole else "a number"
+        raise FieldError(f"{name} is {_shown(value)}; allowed: {what} from {low} to {MOST}")
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.60}"
+    except (RecursionError, ValueError):  # nested too deeply, or a number of more digits than Python writes
+        return f"an unreadable {type(value).__name__}"
 
 
 def _document(answer: Answer) -> dict[str, Any]:

@@ -49,7 +49,9 @@ def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
     with _reading(path) as connection:
         faults = [row[0] for row in connection.execute("PRAGMA integrity_check")] if check else None
         groups = [dict(zip(_GROUP, row, strict=True)) for row in connection.execute(_GROUPS)]
-        statuses = dict(connection.execute("SELECT status, count(*) FROM entries GROUP BY 1 ORDER BY 2 DESC, 1"))
+        statuses = dict(
+            connection.execute("SELECT CAST(status AS TEXT), count(*) FROM entries GROUP BY 1 ORDER BY 2 DESC, 1")
+        )
         oldest, newest = connection.execute("SELECT min(created), max(created) FROM entries").fetchone()
         counts = dict(connection.execute("SELECT name, value FROM counts"))
     return {
@@ -59,7 +61,7 @@ def inventory(path: Path, *, check: bool = False) -> dict[str, Any]:
         "entries": sum(statuses.values()),
         "statuses": statuses,
         **{name: sum(group[name] for group in groups) for name in _GROUP[4:]},
-        **{name: counts.get(name, 0) for name in COUNTED},
+        **{name: counts[name] if isinstance(counts.get(name), int) else 0 for name in COUNTED},
         "oldest": _date(oldest),
         "newest": _date(newest),
         "groups": groups,
@@ -142,7 +144,7 @@ def export(path: Path, out: Source) -> Exported:
                     if row is None or row[2] == DAMAGED:
                         raise DamagedError("the row is damaged")
                     yield canonical(row_document(row))
-                except DamagedError:
+                except (DamagedError, TypeError, RecursionError):  # the latter ones of values that JSON cannot hold
                     damaged += 1
 
     return Exported(write_lines(out, lines()), damaged)
@@ -256,7 +258,11 @@ def _size(path: Path) -> int:
 
 
 def _date(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    """A date in ISO 8601; None where there is none, or what stands there is not a date."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 _GROUP: Final = (
@@ -264,8 +270,9 @@ _GROUP: Final = (
     *("answered", "failed", "prompt_tokens", "completion_tokens", "cost", "unpriced"),
 )
 _GROUPS = f"""
-SELECT kind, source, model, template, sum(status = '{ANSWERED}'), sum(status <> '{ANSWERED}'),
-       coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0.0),
+SELECT CAST(kind AS TEXT), CAST(source AS TEXT), CAST(model AS TEXT), CAST(template AS TEXT),
+       sum(status = '{ANSWERED}'), sum(status <> '{ANSWERED}'),
+       CAST(total(prompt_tokens) AS INTEGER), CAST(total(completion_tokens) AS INTEGER), coalesce(sum(cost), 0.0),
        sum(status = '{ANSWERED}' AND cost IS NULL AND kind = '{CHAT}')
 FROM entries GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC, 1, 2, 3, 4"""
 _SAME = """

@@ -47,10 +47,11 @@ async def list_models(endpoint: Endpoint, *, timeout: float = 30.0) -> tuple[Mod
     try:
         listed = orjson.loads(body)["data"] if status == 200 else None
         return tuple(ModelInfo(str(entry["id"]), _context(entry)) for entry in listed or ())
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):  # the last one of an id that is nested too deeply
         pass
     answered = read_discreetly(endpoint, status, headers, body)
-    assert not isinstance(answered, Reply)
+    if isinstance(answered, Reply):
+        return Failure("unreadable", f"HTTP {status} with a chat completion instead of a list of models")
     return Failure(answered.kind, answered.reason)
 
 

@@ -12,17 +12,18 @@ where it is given as well, it must match.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from fcjax.core.checks import is_number
-from fcjax.core.passages import Passage
-from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.prompts import Failure, Prompt
 from fcjax.io.entries import (
     ANSWERED,
     CHAT,
+    MOST,
     SEARCH,
     DamagedError,
+    FieldError,
     failed_status,
     pack,
     pack_answer,
@@ -39,6 +40,7 @@ NUMBERS: Final = ("prompt_tokens", "completion_tokens", "cost", "seconds", "atte
 
 _ASKED: Final = {CHAT: "prompt", SEARCH: "asked"}
 _WHOLE: Final = ("prompt_tokens", "completion_tokens", "attempts")
+_MOST: Final = {"created": 253_402_300_799}  # the last second of the year 9999
 
 
 class RowError(ValueError):
@@ -48,6 +50,8 @@ class RowError(ValueError):
 def row_document(row: tuple[Any, ...]) -> dict[str, Any]:
     """A row, whose columns are the key, `NAMES`, `NUMBERS`, `asked` and `answer`, as JSON. Raises `DamagedError`."""
     key, *columns, asked, answer = row
+    if not isinstance(key, bytes) or any(isinstance(value, bytes) for value in columns):
+        raise DamagedError("a column has the wrong type")
     values = dict(zip((*NAMES, *NUMBERS), columns, strict=True))
     return {"key": key.hex(), **values, _ASKED.get(values["kind"], "asked"): unpack(asked), "answer": unpack(answer)}
 
@@ -57,10 +61,21 @@ def read_row(document: Any, now: float) -> dict[str, Any]:
 
     Raises `RowError`.
     """
+    try:
+        row = _read_row(document, now)
+    except RecursionError:
+        raise RowError("the line is nested too deeply") from None
+    for name in NAMES:
+        if not _is_storable(row[name]):
+            raise RowError(f"{name} is {row[name]!r:.60}; allowed: text without half characters")
+    return row
+
+
+def _read_row(document: Any, now: float) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RowError(f"the line is a JSON {type(document).__name__}; allowed: an object")
     kind = document.get("kind", CHAT)
-    if kind not in _ASKED:
+    if not isinstance(kind, str) or kind not in _ASKED:
         raise RowError(f"kind is {kind!r:.60}; allowed: {' or '.join(_ASKED)}")
     for name in (_ASKED[kind], "answer"):
         if not isinstance(document.get(name), dict):
@@ -89,8 +104,6 @@ def _chat(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
         raise RowError(f"template is {document['template']!r:.80}, but the prompt's is {prompt.template!r}")
     whole = {"tokens": None, "usage": None, "attempts": 1} | document["answer"]
     answer = _answered(lambda: read_answer(whole))
-    if isinstance(answer, Reply) and not isinstance(answer.text, str):
-        raise RowError(f"answer.text is {answer.text!r:.60}; allowed: a string")
     try:
         key, asked = prompt_key(source, model, prompt), pack_prompt(prompt)
     except TypeError as error:
@@ -112,11 +125,6 @@ def _search(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
     if not (isinstance(retriever, str) and isinstance(query, str) and is_number(k, 1, whole=True)):
         raise RowError(f"asked is {dict(asked)!r:.120}; allowed: the strings retriever and query, and the number k")
     found = _answered(lambda: read_found({"attempts": 1} | document["answer"]))
-    for i, passage in enumerate(() if isinstance(found, Failure) else found):
-        for field in fields(Passage):
-            value = getattr(passage, field.name)
-            if value is not None and not isinstance(value, str):
-                raise RowError(f"answer.found[{i}].{field.name} is {value!r:.60}; allowed: a string")
     columns = {
         "status": _status(document, found),
         "source": retriever,
@@ -146,6 +154,8 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
     for name in ("max_tokens", "sample"):
         if not is_number(getattr(prompt, name), 0, whole=True):
             raise RowError(f"prompt.{name} is {getattr(prompt, name)!r:.60}; allowed: a whole number of 0 or more")
+    if prompt.top_logprobs is not None and not is_number(prompt.top_logprobs, 0, MOST, whole=True):
+        raise RowError(f"prompt.top_logprobs is {prompt.top_logprobs!r:.60}; allowed: a whole number of 0 or more")
     if not (is_number(prompt.temperature, 0) and isinstance(prompt.options, dict)):
         raise RowError("prompt.temperature or prompt.options is invalid; allowed: a number, an object")
     # A temperature written by hand as 0, and not 0.0, would be another key.
@@ -155,6 +165,8 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
 def _answered(read: Any) -> Any:
     try:
         return read()
+    except FieldError as error:
+        raise RowError(f"answer.{error}") from error
     except DamagedError as error:
         raise RowError(f"answer is invalid ({error}); allowed: a reply, search results, or a failure") from error
 
@@ -162,8 +174,6 @@ def _answered(read: Any) -> Any:
 def _status(document: Mapping[str, Any], answer: Any) -> str:
     """A row's status; what is stored for a failure follows from the failure."""
     if isinstance(answer, Failure):
-        if not (isinstance(answer.kind, str) and isinstance(answer.reason, str)):
-            raise RowError("answer.failed or answer.reason is not a string")
         return failed_status(answer)
     status = document.get("status", ANSWERED)
     if not isinstance(status, str) or not status:
@@ -180,6 +190,16 @@ def _name(document: Mapping[str, Any], name: str) -> str:
 
 def _number(document: Mapping[str, Any], name: str) -> Any:
     value = document.get(name)
-    if value is not None and not is_number(value, 0, 2**53, whole=name in _WHOLE):
-        raise RowError(f"{name} is {value!r:.60}; allowed: a number of 0 or more")
+    most = _MOST.get(name, MOST)
+    if value is not None and not is_number(value, 0, most, whole=name in _WHOLE):
+        raise RowError(f"{name} is {value!r:.60}; allowed: a number from 0 to {most}")
     return value
+
+
+def _is_storable(text: str) -> bool:
+    """Whether a column of text can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sqlite3
 import time
 from collections.abc import Callable
@@ -47,6 +48,12 @@ _TABLES = (
     f"PRAGMA user_version = {FORMAT}",
 )
 
+_COLUMNS: Final = {
+    "entries": frozenset(re.findall(r"^    (\w+) ", _TABLES[0], re.MULTILINE)),
+    "counts": frozenset(("name", "value")),
+}
+"""The columns of the tables."""
+
 COUNTED: Final = ("hits", "misses", "known", "damaged")  # the names in `counts`
 
 INSERT: Final = f"""
@@ -74,6 +81,10 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
         raise InputError(
             f"{path}: there is no store there; run with a model first, or specify the store of an earlier run"
         )
+    for name in ("", "-wal", "-shm", "-journal"):
+        file = path.with_name(path.name + name)
+        if file.exists() and not (file.is_file() or file.is_dir()):  # opening a named pipe would wait for ever
+            raise _foreign(file, "not a regular file")
     try:
         if not readonly:
             private_folder(path.parent)
@@ -122,7 +133,10 @@ def _open(path: Path, readonly: bool) -> sqlite3.Connection:
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # a damaged text is not the end of a run
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
 
 
 def _check(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
@@ -145,11 +159,27 @@ def _check(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
             f"{path}: the store has format {format_}, but this fcjax reads format {FORMAT}; "
             "upgrade fcjax, or specify another file"
         )
+    _check_tables(connection, path)
     connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone()
     if not readonly:
         _use_log(connection, path)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that the tables are ours before any of them is read: a view or a trigger may run for ever."""
+    kinds = {name: (kind, sql) for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_schema")}
+    if any(kind not in ("table", "index") for kind, _ in kinds.values()):
+        raise _foreign(path, "a database with views or triggers")
+    for table, columns in _COLUMNS.items():
+        kind, sql = kinds.get(table, ("", ""))
+        found = [row[1::5] for row in connection.execute(f"PRAGMA table_xinfo({table})")] if kind == "table" else []
+        plain = str(sql).upper().startswith("CREATE TABLE") and all(hidden == 0 for _, hidden in found)
+        if not plain or {name for name, _ in found} != columns:
+            raise _foreign(path, f"a database whose table {table} has other columns")
+    if kinds.get("answered", ("", ""))[0] != "index":
+        raise _foreign(path, "a database without the index `answered`")
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -129,3 +129,21 @@ def test_the_largest_answer_is_read(monkeypatch):
     for ask in (model, listed, searched):
         assert asked(ask, packed(REPLY, "identity")).kind == "too_large"
     assert isinstance(http.too_large(200, 5), Refused)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"data": [{"id": %s}]}' % (b"[" * 1000 + b"]" * 1000),
+        b'{"choices": [{"message": {"content": "yes"}}]}',
+        b'{"data": 5}',
+        b'{"data": ["m"]}',
+        b'{"data": [[1]]}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_what_is_not_a_list_of_models_is_a_failure(body):
+    found = asked(listed, packed(body, "identity"))
+    assert isinstance(found, Failure)
+    assert found.kind == "unreadable" or "HTTP 200" in found.reason

@@ -409,12 +409,14 @@ HOSTILE = {
     "infinite code": (200, '{"error": {"code": 1e999}}', Again),
     "code of 5,000 digits": (200, '{"error": {"code": "%s"}}' % ("9" * 5000), Again),
     "limit of 5,000 digits": (400, '{"error": {"message": "top_logprobs: maximum of %s"}}' % ("9" * 5000), StepDown),
-    "deep finish_reason": (200, '{"choices": [{"message": {"content": "a"}, "finish_reason": %s}]}' % nested(1000), Again),
-    "deep refusal": (200, '{"choices": [{"message": {"refusal": %s}}]}' % nested(1000), Again),
-    "deep code": (500, '{"error": {"code": %s}}' % nested(1000), Again),
-    "deep message": (500, '{"error": {"message": %s}}' % nested(1000), Again),
+    "deep finish_reason": (
+        200, '{"choices": [{"message": {"content": "a"}, "finish_reason": ' + nested(1000) + '}]}', Again
+    ),
+    "deep refusal": (200, '{"choices": [{"message": {"refusal": ' + nested(1000) + '}}]}', Again),
+    "deep code": (500, '{"error": {"code": ' + nested(1000) + '}}', Again),
+    "deep message": (500, '{"error": {"message": ' + nested(1000) + '}}', Again),
     "too deep for a parser": (200, nested(100_000), Again),
-    "deep with NaN": (200, '{"x": NaN, "choices": %s}' % nested(5000), Again),
+    "deep with NaN": (200, '{"x": NaN, "choices": ' + nested(5000) + '}', Again),
     "wait of 5,000 digits": (429, '{"error": "try again in %sm1s"}' % ("9" * 5000), Again),
 }  # fmt: skip
 
