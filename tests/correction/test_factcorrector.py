@@ -625,7 +625,8 @@ def test_the_row():
     assert row["best"]["atoms"][0]["text"] == f"Town {TOWN} has {RIGHT['bridges']} bridges."
     assert {found["label"] for found in row["feedback"]["findings"]} == {"refuted", "unverified"}
     assert row["trajectory"][2]["feedback"]["findings"] == []
-    assert f"[-1-]{{+{RIGHT['schools']}+}}" in row["diff"] or "[-" in row["diff"]
+    kept = says("bridges", "mills")
+    assert row["diff"] == f"{kept} Town {TOWN} has [-1-]{{+{RIGHT['schools']}+}} schools.[-Town {TOWN} has 7 parks.-]"
     assert row["cost"]["prompts"] == sum(one["cost"]["prompts"] for one in row["trajectory"])
     halved = with_k(row, 2)
     assert halved["best"]["measures"]["recall_at_k"] == 1.0

@@ -144,6 +144,51 @@ def test_one_sided_evidence_of_any_strength() -> None:
         expect(out, oracle.eliminate(net))
 
 
+def _strong_evidence_both_ways(rng: np.random.Generator, at: int) -> oracle.Network:
+    """A clique of six in which one factor of 1e-308 to 1e-322 speaks for a variable, and two in all against it.
+
+    In floating point, products with the rest are 0 or have few digits left.
+    """
+    most, others = rng.uniform(308, 322), rng.permutation([v for v in range(6) if v != at])
+    exponents = np.zeros((6, 2))
+    exponents[others[0], 0] = most
+    exponents[others[1:3], 1] = rng.dirichlet([9, 9]) * (most + rng.uniform(-3, 3))
+    ends = [(a, b) for a in range(6) for b in range(a)]
+    tables = rng.uniform(0.1, 1, (len(ends), 2, 2))
+    for (a, b), table in zip(ends, tables, strict=True):
+        if a == at:
+            table *= 10.0 ** -exponents[b][:, None]
+        elif b == at:
+            table *= 10.0 ** -exponents[a][None, :]
+    return oracle.weights("abcdef", rng.uniform(0.1, 1, (6, 2)), ends, tables)
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_strong_evidence_for_and_against_a_variable_of_a_core(at: int) -> None:
+    rng = np.random.default_rng(7)
+    nets = [_strong_evidence_both_ways(rng, at) for _ in range(100)]
+    for i, (out, net) in enumerate(zip(infer([*map(bare, nets)], backend="cpu"), nets, strict=True)):
+        expect(out, oracle.enumerate_states(net), i)
+
+
+@pytest.mark.parametrize(
+    "ends", [[(0, 1), (0, 2), (0, 3)], [(1, 0), (2, 0), (3, 0)], [(0, 1), (1, 2), (2, 3), (3, 0)]],
+    ids=["leaves", "leaves that speak", "a ring"],
+)  # fmt: skip
+def test_products_with_few_digits_left(ends: list[tuple[int, int]]) -> None:
+    """Leaves and chains whose weights multiply to 1e-320 or so, where float64 has but two or three digits."""
+    rng = np.random.default_rng(0)
+    nets = []
+    for _ in range(100):
+        share = rng.uniform(100, 220)
+        unary = rng.uniform(1, 9, (4, 2)) * 10.0**-share
+        unary[0] = rng.uniform(0.1, 1, 2)
+        tables = rng.uniform(1, 9, (len(ends), 2, 2)) * 10.0 ** (share - rng.uniform(321, 323))
+        nets.append(oracle.weights("abcd", unary, ends, tables))
+    for i, (out, net) in enumerate(zip(infer([*map(bare, nets)]), nets, strict=True)):
+        expect(out, oracle.enumerate_states(net), i)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_extreme_probabilities_in_a_wide_core(seed: int) -> None:
     """Dense graphs whose relations are nearly certain and contradict each other."""

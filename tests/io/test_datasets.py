@@ -407,10 +407,12 @@ def test_a_limit_ends_the_reading(tmp_path):
 
 
 def test_cases_of_one_group_share_a_split(tmp_path):
-    path = write(tmp_path / "bio.jsonl", *(BIO | {"topic": f"T{i % 7}"} for i in range(70)))
-    splits = {}
-    for case in selected(read_factscore(path), Selection(split="all")):
-        assert splits.setdefault(case.topic, case.extra["split"]) == case.extra["split"]
+    path = write(tmp_path / "bio.jsonl", *(BIO | {"topic": f"T{i % 20}"} for i in range(100)))
+    cases = list(selected(read_factscore(path), Selection(split="all")))
+    splits = {(case.topic, case.extra["split"]) for case in cases}
+    assert len(cases) == 100
+    assert len(splits) == len({topic for topic, _ in splits}) == 20  # one split per topic
+    assert len({split for _, split in splits}) > 1
 
 
 def test_bad_selections_are_refused():

@@ -72,10 +72,20 @@ def test_the_longest_domain_wins(name, label, p, q):
     assert domains.prior(f"https://{label}{name}") is None or label + name == name
 
 
-@given(st.text(max_size=40))
+@given(NAMES, st.sampled_from(["https://{}", "HTTP://{}:80/a?b#c", "//{}/x", "{}/x", "https://a@{}./", " https://{} "]))
+def test_the_host_of_a_link_in_any_form(name, form):
+    found = f"{name}.example.org"
+    assert host(form.format(found)) == host(form.format(found.upper())) == found
+
+
+@given(st.text(max_size=40) | NAMES.map("https://{}/x".format) | LABELS.map("https://{}.example.org".format))
 def test_any_text_may_be_a_link(link):
-    Domains(allow=["example.org"], deny=["example.com"], priors={"org": 0.5}).admits(link)
-    host(link)
+    found, domains = host(link), Domains(allow=["example.org"], priors={"example.org": 0.5})
+    inside = found is not None and f".{found}".endswith(".example.org")
+    assert found is None or (found and found == found.lower() and not set("/?#@ ") & set(found))
+    assert domains.admits(link) == inside
+    assert domains.prior(link) == (0.5 if inside else None)
+    assert Domains(deny=["example.org"]).admits(link) != inside
 
 
 @pytest.mark.parametrize(

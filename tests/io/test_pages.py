@@ -318,17 +318,21 @@ def test_plain_text_and_markup_that_has_no_type():
         ("text/html", b"   <html></html>  ", "unreadable"),
         ("text/html", b"<html><body><script>app()</script></body></html>", "unreadable"),
         ("application/pdf", b"%PDF-1.7 and then rubbish", "unreadable"),
-        ("text/html", b"<" * 50_000, None),
-        ("text/html", b"<div>" * 30_000 + b"deep", None),
-        ("text/html", b"<!doctype html><html><p>" + b"\xff\xfe\x80" * 3000, None),
+        ("text/html", b"<" * 50_000, "unreadable"),
+        ("text/html", b"<div>" * 30_000 + b"deep", "unreadable"),
     ],
 )
 def test_what_holds_no_text_is_that_pages_failure(content_type, body, kind):
     found = read(lambda request: answer(body, content_type))
-    if kind is not None:
-        assert isinstance(found, Failure)
-        assert found.kind == kind
-        assert found.reason
+    assert isinstance(found, Failure)
+    assert found.kind == kind
+    assert found.reason
+
+
+def test_a_page_of_bytes_in_no_encoding_has_replacement_characters():
+    found = read(lambda request: answer(b"<!doctype html><html><p>" + b"\xff\xfe\x80" * 3000, "text/html"))
+    assert not isinstance(found, Failure)
+    assert set(found.text) == {"\ufffd"}
 
 
 @pytest.mark.parametrize(
@@ -364,7 +368,18 @@ CHARSETS = sorted(module.name for module in pkgutil.iter_modules(encodings.__pat
 
 @given(st.binary(max_size=60), st.sampled_from(CHARSETS) | st.none() | st.text(max_size=8), st.booleans())
 def test_any_bytes_decode(body, charset, meta):
-    decode(body, charset, meta=meta).encode("utf-16", "surrogatepass")
+    found = decode(body, charset, meta=meta)
+    found.encode("utf-16", "surrogatepass")
+    assert len(found) <= len(body)
+    if body.isascii() and charset in (None, "ascii", "utf-8", "latin-1") and not meta:
+        assert found == body.decode()
+
+
+@given(st.text(max_size=60), st.sampled_from(CHARSETS) | st.none(), st.booleans())
+def test_any_utf_8_decodes_to_its_text_whatever_the_header_says(text, charset, meta):
+    body = text.encode()
+    found = decode(body, charset, meta=meta)
+    assert body.isascii() or found == text.removeprefix("\ufeff")
 
 
 def pdf(*pages):

@@ -202,6 +202,20 @@ def test_the_memory_limit_is_kept() -> None:
         expect_equal(out[1], oracle.eliminate(net))
 
 
+def test_the_memory_limit_is_that_of_all_tables() -> None:
+    """A clique of 10 in whole buckets has tables over 10, 9, ..., 1 variables: 2,046 entries of 8 bytes.
+
+    There are four numbers per entry: its factor, their product, its belief, and the messages of half its size either
+    way.
+    """
+    graph, net = preset(clique(10))
+    (out,) = wmb([graph], 9, limits=Limits(memory=4 * 8 * 2046))
+    expect_equal(out, oracle.enumerate_states(net))
+    (out,) = wmb([graph], 9, limits=Limits(memory=4 * 8 * 2046 - 8))
+    assert out.status == Status.TOO_WIDE
+    assert "(memory)" in (out.reason or "")
+
+
 def test_an_inconsistent_core_names_what_clashes() -> None:
     data = random_graph(np.random.default_rng(8), 31, 67, 0.2, preset="release", cc=0.05)
     data["nodes"] += [context("sure", 1.0), context("also sure", 1.0)]

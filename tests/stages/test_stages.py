@@ -758,6 +758,7 @@ def test_the_confidence_is_that_of_the_tokens_where_none_is_stated():
 def test_a_passage_is_nothing_but_a_quotation(text):
     given = found(passages=(text, text + "."))
     _, script = run(Summariser(), given, "irrelevant")
+    assert len(script.prompts) == 2  # one per passage
     for prompt in script.prompts:
         assert not any(sign in part for part in within(prompt, "title", "passage", "claims") for sign in "<{[")
 
