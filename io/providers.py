@@ -22,7 +22,7 @@ from fcjax.core.checks import check_number
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply, Usage
 from fcjax.io.endpoint import OPENAI, Endpoint
-from fcjax.io.http import request_body
+from fcjax.io.http import request_body, without_secrets
 from fcjax.io.outcome import Outcome, read_response
 
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
@@ -112,13 +112,20 @@ class LitellmTransport:
         else:
             # The standard library's JSON can hold -inf, which is a valid logprob.
             outcome = read_response(200, {}, json.dumps(answer.model_dump(), default=str).encode(), now=time.time())
-        return outcome if isinstance(outcome, Reply) else replace(outcome, reason=self._scrubbed(outcome.reason))
+        if isinstance(outcome, Reply):
+            return without_secrets(outcome, self._secrets())
+        return replace(outcome, reason=self._scrubbed(outcome.reason))
+
+    def _secrets(self) -> list[str]:
+        """The secrets that were given, and those of the environment, where litellm finds its keys."""
+        found = [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
+        given = (self.api_key, *(Endpoint(self.api_base, self.model).secrets if self.api_base else ()))
+        return [secret for secret in (*given, *found) if secret]
 
     def _scrubbed(self, words: str) -> str:
-        """`words` without the secrets that were given, and without those of the environment, where keys are found."""
-        found = [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
-        for secret in (self.api_key, *(Endpoint(self.api_base, self.model).secrets if self.api_base else ()), *found):
-            words = words.replace(secret, "***") if secret else words
+        """`words` without secrets."""
+        for secret in self._secrets():
+            words = words.replace(secret, "***")
         return words
 
     async def close(self) -> None:
