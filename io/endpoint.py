@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fcjax.core.errors import SettingsError
+from fcjax.io.files.small import read_small, read_toml
 from fcjax.io.outcome import scrubbed
 
 OPENAI: Final = "https://api.openai.com/v1"
@@ -177,7 +176,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 def _configured(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        given = read_toml(read_small(path))
     except OSError as error:
         raise SettingsError(f"{os.fspath(path)}: cannot be read ({error.strerror})") from error
     except ValueError as error:  # not UTF-8, or not TOML

@@ -74,7 +74,7 @@ def build_wrong(
         found = asyncio.run(access.client.estimate(drawn, count_tokens=access.count_tokens))
         if not quiet:
             cost = "unknown" if found.cost is None else f"${found.cost:,.4f}"
-            click.echo(
+            shell.echo(
                 f"{shell.counted(found.prompts, 'prompt')}, {found.stored:,} in the store: {found.to_send:,} to send\n"
                 f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
                 f"cost at most {cost}",
@@ -164,12 +164,12 @@ def report_rows(
         shell.print_json(about | report.to_dict() | {"faults": [shell.fault_dict(fault) for fault in report.faults]})
     elif not quiet:
         for reason, count in report.skipped.items():
-            click.echo(f"{shell.counted(count, 'row')} skipped: {reason}", err=True)
+            shell.echo(f"{shell.counted(count, 'row')} skipped: {reason}", err=True)
         for field, count in report.unknown.items():
             rows = shell.counted(count, "row")
-            click.echo(f"note: field {field} is not part of the format and is ignored ({rows})", err=True)
+            shell.echo(f"note: field {field} is not part of the format and is ignored ({rows})", err=True)
         if out != "-":
             rows = shell.counted(report.rows, "row")
             bad = f", {report.bad:,} left out" if report.bad else ""
-            click.echo(f"{shell.counted(report.cases, what)} in {out}, from {rows}{bad}")
+            shell.echo(f"{shell.counted(report.cases, what)} in {out}, from {rows}{bad}")
     ctx.exit(shell.SOME_FAILED if report.bad else shell.OK)

@@ -131,7 +131,7 @@ def prune(
             if done.entries
             else ""
         )
-        click.echo(f"{place}: {count} would be deleted" if dry_run else f"{place}: {count} deleted{freed}")
+        shell.echo(f"{place}: {count} would be deleted" if dry_run else f"{place}: {count} deleted{freed}")
 
 
 @cache.command()
@@ -152,7 +152,7 @@ def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_
     if as_json:
         shell.print_json({"store": str(place), "output": out, "written": done.written, "damaged": done.damaged})
     elif not quiet and out != "-":
-        click.echo(f"{shell.counted(done.written, 'row')} in {out}")
+        shell.echo(f"{shell.counted(done.written, 'row')} in {out}")
     if done.damaged:
         shell.say(f"error: {place}: {shell.counted(done.damaged, 'row')} could not be read")
     ctx.exit(shell.SOME_FAILED if done.damaged else shell.OK)
@@ -176,7 +176,7 @@ def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool,
         shell.print_json({"store": str(place), "added": done.added, "known": done.known, "faults": faults})
     elif not quiet:
         known = f"; {done.known:,} already in the store" if done.known else ""
-        click.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
+        shell.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
     for fault in done.faults[: shell.FAULTS_SHOWN]:
         shell.say(f"error: {fault}")
     if len(done.faults) > shell.FAULTS_SHOWN:

@@ -86,5 +86,5 @@ def convert(
             {"input": source, "from": given, "output": out, "to": to, "written": written, "faults": left_out}
         )
     elif not quiet and out != "-":
-        click.echo(f"{shell.counted(written, 'row')} written to {out} as {to}")
+        shell.echo(f"{shell.counted(written, 'row')} written to {out} as {to}")
     ctx.exit(shell.OK if not faults else shell.SOME_FAILED if written else shell.UNUSABLE)

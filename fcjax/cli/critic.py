@@ -19,6 +19,7 @@ from fcjax.core.errors import BudgetError, Fault, InputError, OutputError, Setti
 from fcjax.core.passages import Retriever
 from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import RelationConfig
+from fcjax.io.files.small import read_small
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.domains import Domains, domain, read_priors
@@ -114,7 +115,7 @@ def relation_config(parameters: dict[str, Any], template: str | None = None) -> 
 def with_words_of(template: Template, file: str) -> Template:
     """A template with the wording of a file. Raises `InputError` and `SettingsError`."""
     try:
-        return template.reworded(Path(file).read_text(encoding="utf-8"), Path(file).stem)
+        return template.reworded(read_small(file), Path(file).stem)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read ({error}); expected a UTF-8 text file") from error
 

@@ -191,7 +191,7 @@ def evaluate_annotations(
             shell.say(f"error: {fault}")
         if not quiet and out is None:
             click.echo(found.to_markdown(), nl=False)
-            click.echo(
+            shell.echo(
                 f"{shell.counted(found.tasks, 'task')}, {shell.counted(found.annotators, 'annotator')}", err=True
             )
     ctx.exit(shell.SOME_FAILED if report.bad else shell.OK)

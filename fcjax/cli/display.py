@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.shell import counted
 from fcjax.core.records import EPS
+from fcjax.core.terminal import visible
 from fcjax.scoring.rows import Row
 from fcjax.scoring.summary import has_failed
 
@@ -63,7 +66,7 @@ class Bar:
         self._done = self._kept = 0
         self._start = self._shown = time.monotonic()
         self._progress: Progress | None = None
-        console = Console(stderr=True)
+        console = SafeConsole(stderr=True)
         if wanted and console.is_terminal:
             columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
             self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
@@ -248,9 +251,18 @@ def marginals_table(answer: dict[str, Any]) -> RenderableType:
     return Group(head, table)
 
 
+class SafeConsole(Console):
+    """A console on which control characters in texts are shown and not obeyed; rich's own are kept."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible(text, keep="\n"), style)
+
+
 def show(*parts: RenderableType, stderr: bool = False) -> None:
     """Print on standard output or standard error; colours on a terminal only, and not with NO_COLOR."""
-    console = Console(stderr=stderr, highlight=False)
+    console = SafeConsole(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _FILE_WIDTH
     for part in parts:

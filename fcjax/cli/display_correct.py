@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fcjax.cli.display import clock, plain
+from fcjax.cli.display import SafeConsole, clock, plain
 from fcjax.core.word_diff import Diff
 from fcjax.critic.asker import Cost
 from fcjax.evaluation.comparison import COUNTS, Comparison
@@ -34,7 +34,7 @@ class CorrectProgress:
         self._before = self._after = 0.0
         self._began = time.monotonic()
         self._live: Live | None = None
-        console = Console(stderr=True)
+        console = SafeConsole(stderr=True)
         if console.is_terminal:
             self._live = Live(
                 console=console, transient=True, refresh_per_second=_PER_SECOND, get_renderable=self._draw

@@ -6,12 +6,12 @@ import time
 from collections import Counter
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fcjax.cli.display import clock, plain
+from fcjax.cli.display import SafeConsole, clock, plain
 from fcjax.core.records import Label
 from fcjax.io.retrievers.cached import SearchStats
 from fcjax.io.stats import Stats
@@ -39,7 +39,7 @@ class CritiqueProgress:
         self._scored = 0
         self._began = time.monotonic()
         self._live: Live | None = None
-        console = Console(stderr=True)
+        console = SafeConsole(stderr=True)
         if console.is_terminal:
             self._live = Live(
                 console=console, transient=True, refresh_per_second=_PER_SECOND, get_renderable=self._draw

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import click
-
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess
 from fcjax.cli.summary import counts, dollars
@@ -44,25 +42,25 @@ def show_preview(
     if quiet:
         return
     show_cases(found.cases, found.lacking)
-    click.echo(f"cases per stage: {counts(planned) or 'none'}")
+    shell.echo(f"cases per stage: {counts(planned) or 'none'}")
     for stage, prospect in stages.items():
-        click.echo(f"{stage}: {_expected(prospect)}")
+        shell.echo(f"{stage}: {_expected(prospect)}")
     if known["searches"] or known["prompts"] or not complete:
         least = "" if complete else "at least "
-        click.echo(
+        shell.echo(
             f"total: {least}{shell.counted(known['to_send'], 'prompt')} to send, about {known['prompt_tokens']:,} "
             f"input and at most {known['completion_tokens']:,} output tokens; cost {_bounded(known['cost'])}"
             + ("" if complete else " so far; later stages depend on these and come on top")
         )
     if critic.how.model.votes and "relate" in stages:
-        click.echo(f"plus {critic.how.model.votes} prompts for each relation without logprobs")
+        shell.echo(f"plus {critic.how.model.votes} prompts for each relation without logprobs")
 
 
 def show_cases(count: int, lacking: Mapping[int, str]) -> None:
     """Print how many cases there are, and the first ones that cannot be processed."""
-    click.echo(f"{shell.counted(count, 'case')}; {len(lacking):,} cannot be processed")
+    shell.echo(f"{shell.counted(count, 'case')}; {len(lacking):,} cannot be processed")
     for place, lack in list(lacking.items())[:3]:
-        click.echo(f"  case {place + 1}: {lack}")
+        shell.echo(f"  case {place + 1}: {lack}")
 
 
 def _expected(prospect: Prospect) -> str:

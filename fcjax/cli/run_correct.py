@@ -100,9 +100,9 @@ def run(
         parts += [comparison_table(compared)] if compared else []
         show(*parts, stderr=out == "-")
         for line in (*_summary(report, stats, bool(compared)), cost_line(report.cost, len(report))):
-            click.echo(line, err=out == "-")
+            shell.echo(line, err=out == "-")
         if out != "-":
-            click.echo(f"{shell.counted(len(report), 'correction')} in {out}, the corrected cases in {cases}")
+            shell.echo(f"{shell.counted(len(report), 'correction')} in {out}, the corrected cases in {cases}")
     if monitor.first_failure and not quiet:
         shell.say(f"warning: {shell.counted(report.n_failed, 'case')} failed; the first: {monitor.first_failure}")
     if report.statuses.keys() == {"invalid_input"}:
@@ -197,7 +197,7 @@ def _show_preview(
         show_cases(found.cases, found.lacking)
         if found.planned:
             planned = {str(stage): count for stage, count in found.planned.items()}
-            click.echo(f"cases per stage of the first evaluation: {counts(planned)}")
-        click.echo(
+            shell.echo(f"cases per stage of the first evaluation: {counts(planned)}")
+        shell.echo(
             f"then at most {shell.counted(rounds, 'revision')} per case, by {method.name} with {method.writer.model}"
         )

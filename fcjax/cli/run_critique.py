@@ -98,10 +98,10 @@ def run(
         aside = "-" in (out, cases)  # standard output belongs to the file
         monitor.draw(report.summary.to_dict(), stderr=aside)
         for line in _summary(report, stats, searches):
-            click.echo(line, err=aside)
+            shell.echo(line, err=aside)
         if out != "-":
             beside = "" if cases is None else f", the cases in {'standard output' if cases == '-' else cases}"
-            click.echo(f"{shell.counted(len(report.summary), 'result')} in {out}{beside}", err=aside)
+            shell.echo(f"{shell.counted(len(report.summary), 'result')} in {out}{beside}", err=aside)
     if not quiet:
         monitor.warn(report)
     if report.summary.statuses.keys() == {"invalid_input"}:

@@ -10,6 +10,7 @@ import click
 
 from fcjax.cli import shell
 from fcjax.cli.client import open_transport, timeouts_of
+from fcjax.core.terminal import visible
 from fcjax.runs.doctor import Check, examine
 
 _COLORS: Final = {"good": "green", "limited": "yellow", "bad": "red"}
@@ -43,10 +44,10 @@ def run(
                 found.append(finding)
                 if not (as_json or quiet):
                     verdict = click.style(f"{finding.verdict:<8}", fg=_COLORS[finding.verdict])
-                    click.echo(f"{verdict}{finding.name + ':':<10}{finding.words}")
+                    click.echo(f"{verdict}{finding.name + ':':<10}{visible(finding.words)}")
 
     if not (as_json or quiet):
-        click.echo(f"{transport.model} at {transport.name}")
+        shell.echo(f"{transport.model} at {transport.name}")
     asyncio.run(go())
     if as_json:
         about = {"endpoint": transport.name, "model": transport.model}

@@ -50,10 +50,10 @@ def run(
     about |= {"statuses": {name: dict(found) for name, found in report.statuses.items()}, "client": _spent(budget)}
     _show(render(folder, plots=not no_plots), about, folder, quiet=quiet, as_json=as_json)
     if not (quiet or as_json):
-        click.echo(f"{shell.counted(report.steps, 'step')}, {report.kept:,} kept from an earlier run")
+        shell.echo(f"{shell.counted(report.steps, 'step')}, {report.kept:,} kept from an earlier run")
         sent = f"{shell.counted(budget.sent, 'request')}, {budget.hits:,} answers from the store"
         tokens = f"{budget.prompt_tokens:,} input and {budget.completion_tokens:,} output tokens"
-        click.echo(f"{sent}; {tokens}; cost {dollars(budget.cost)}")
+        shell.echo(f"{sent}; {tokens}; cost {dollars(budget.cost)}")
     if report.n_failed and not quiet:
         shell.say(f"warning: {_failures(report)}; run the same command again to retry")
     ctx.exit(shell.SOME_FAILED if report.n_failed else shell.OK)
@@ -88,9 +88,9 @@ class GridMonitor:
     def begins(self, steps: int) -> None:
         self._steps = steps
         if self._wants_live:
-            from rich.console import Console  # only where something is drawn
+            from fcjax.cli.display import SafeConsole  # only where something is drawn
 
-            console = Console(stderr=True)
+            console = SafeConsole(stderr=True)
             if console.is_terminal:
                 self._status = console.status("")
                 self._status.start()
@@ -154,11 +154,11 @@ def _show(found: Rendered, about: dict[str, Any], folder: str, *, quiet: bool, a
 
         show(entries_table(found.entries))
         for one in found.missing:
-            click.echo(f"missing: {one.data}, {one.model}, {one.corrector}")
+            shell.echo(f"missing: {one.data}, {one.model}, {one.corrector}")
         if found.note:
-            click.echo(found.note)
+            shell.echo(found.note)
         tables = shell.counted(len(found.tables), "table")
-        click.echo(f"{tables} and {shell.counted(len(found.plots), 'plot')} in {folder}; report.md has all tables")
+        shell.echo(f"{tables} and {shell.counted(len(found.plots), 'plot')} in {folder}; report.md has all tables")
 
 
 def _show_plan(plan: Plan, *, quiet: bool, as_json: bool) -> None:
@@ -168,5 +168,5 @@ def _show_plan(plan: Plan, *, quiet: bool, as_json: bool) -> None:
     elif not quiet:
         cells = plan.cells()
         for cell in cells:
-            click.echo(f"{cell.data}: {cell.corrector} with {cell.model}, evaluated by {cell.critic}")
-        click.echo(shell.counted(len(cells), "cell"))
+            shell.echo(f"{cell.data}: {cell.corrector} with {cell.model}, evaluated by {cell.critic}")
+        shell.echo(shell.counted(len(cells), "cell"))

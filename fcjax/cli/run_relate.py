@@ -65,9 +65,9 @@ def run(
         shell.print_json(about | totals.to_dict() | {"client": client_report(stats)})
     elif not quiet:
         for line in _summary(totals, stats):
-            click.echo(line, err=out == "-")
+            shell.echo(line, err=out == "-")
         if out != "-":
-            click.echo(f"{shell.counted(totals.cases.total(), 'case')} in {out}")
+            shell.echo(f"{shell.counted(totals.cases.total(), 'case')} in {out}")
     if monitor.first_failure and not quiet:
         shell.say(f"warning: {shell.counted(totals.n_failed, 'pair')} failed; the first: {monitor.first_failure}")
     failed = totals.n_failed or any(status != "ok" for status in totals.cases)
@@ -151,11 +151,11 @@ def _show_estimate(
     if as_json:
         shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
     elif not quiet:
-        click.echo(
+        shell.echo(
             f"{shell.counted(found.prompts, 'prompt')}, {found.distinct:,} different, {found.stored:,} in the store: "
             f"{found.to_send:,} to send\n"
             f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
             f"cost at most {dollars(found.cost)}"
         )
         if config.model.votes:
-            click.echo(f"plus {config.model.votes} prompts for each reply without logprobs")
+            shell.echo(f"plus {config.model.votes} prompts for each reply without logprobs")

@@ -81,7 +81,7 @@ def run(
         if to_file:
             new = monitor.done - monitor.kept
             kept = f": {monitor.kept:,} kept from an earlier run, {new:,} new" if monitor.kept else ""
-            click.echo(f"{shell.counted(monitor.done, 'result')} in {out}{kept}")
+            shell.echo(f"{shell.counted(monitor.done, 'result')} in {out}{kept}")
     if summary.statuses.keys() == {"invalid_input"}:
         shell.say(f"error: {source}: no cases could be read; the first error: {monitor.first_reason}")
         ctx.exit(shell.UNUSABLE)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
 from fcjax.core.errors import Fault, FcjaxError
 from fcjax.core.errors import counted as counted
+from fcjax.core.terminal import visible
 
 OK, SOME_FAILED, UNUSABLE, BROKEN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 70, 130, 141
 """The exit codes."""
@@ -71,7 +73,12 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
 
 def say(message: str) -> None:
     """Print a line on standard error."""
-    click.echo(f"fcjax: {message}", err=True)
+    click.echo(f"fcjax: {visible(message)}", err=True)
+
+
+def echo(message: str, *, err: bool = False) -> None:
+    """Print text, lines included, whose control characters are shown and not obeyed."""
+    click.echo(visible(message, keep="\n\t"), err=err)
 
 
 def _print_faults(error: FcjaxError) -> None:
@@ -94,7 +101,11 @@ def print_json(document: Any) -> None:
     """Print one JSON document on standard output."""
     import orjson  # a C extension that the help does not need
 
-    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode())
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode()
+    click.echo(_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+_RAW: Final = re.compile("[\x7f-\x9f]")  # control characters that JSON does not have to escape
 
 
 def fault_dict(fault: Fault) -> dict[str, Any]:

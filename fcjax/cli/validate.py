@@ -10,6 +10,7 @@ from fcjax.cli import shell
 from fcjax.cli.command import command
 from fcjax.cli.options.files import plain_print_options
 from fcjax.cli.options.types import INPUT
+from fcjax.core.terminal import visible
 
 _EPILOG = """\b
 Examples:
@@ -44,14 +45,14 @@ def validate(ctx: click.Context, /, files: tuple[str, ...], quiet: bool, as_json
             if as_json:
                 document[f"{kind}s"].append(shell.fault_dict(fault))
             elif not quiet:
-                click.echo(f"{click.style('note: ', fg='yellow') if kind == 'note' else ''}{fault}")
+                click.echo(f"{click.style('note: ', fg='yellow') if kind == 'note' else ''}{visible(str(fault))}")
         documents.append(document)
         if not (as_json or quiet):
             counts = f"{shell.counted(document['n_faults'], 'fault')}, {shell.counted(document['n_notes'], 'note')}"
-            click.secho(f"{display_name(file)}: {counts}", fg="red" if document["n_faults"] else "green")
+            click.secho(visible(f"{display_name(file)}: {counts}"), fg="red" if document["n_faults"] else "green")
             if unfinished:
                 cases = shell.counted(unfinished, "case")
-                click.echo(
+                shell.echo(
                     f"{cases} not ready for `fcjax score`; run `fcjax critique` to add what is missing and score them"
                 )
     total = sum(document["n_faults"] for document in documents)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fcjax.core.terminal import visible
+
 
 class FcjaxError(Exception):
     """The base class of all fcjax exceptions."""
@@ -24,7 +26,7 @@ class Fault:
         names = ", ".join(
             part for part in (f"case {self.case!r}" if self.case is not None else None, self.field) if part is not None
         )
-        return ": ".join(part for part in (place, names, self.message) if part)
+        return visible(": ".join(part for part in (place, names, self.message) if part))
 
 
 class InputError(FcjaxError, ValueError):

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fcjax.core.errors import SettingsError
+from fcjax.io.files.small import MOST_KEYS, check_values, read_small
 from fcjax.io.files.streams import Source
 
 Model = TypeVar("Model", bound="Section")
@@ -110,12 +111,12 @@ def read_config(path: Source, kind: type[Model]) -> Model:
 
     name = os.fspath(path)
     try:
-        value = _loaded(Path(path).read_text(encoding="utf-8"))
+        value = _loaded(read_small(path))
     except OSError as error:
         raise SettingsError(f"{name}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"{name}: is not UTF-8 text ({error.reason})") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # of numbers and dates, too
         raise SettingsError(f"{name}: is not valid YAML ({' '.join(str(error).split())})") from error
     try:
         return kind.model_validate(value, context=Path(path).resolve().parent)
@@ -130,6 +131,31 @@ def _loaded(text: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.depth > MOST_KEYS:
+                mark = self.peek_event().start_mark
+                raise yaml.composer.ComposerError(None, None, f"nested more than {MOST_KEYS} levels deep", mark)
+            self.depth += 1
+            try:
+                return super().compose_node(parent, index)
+            finally:
+                self.depth -= 1
+
+        def get_single_node(self) -> Any:
+            node = super().get_single_node()
+            if _size(node, {}) > _MOST_NODES:
+                fault = f"with its aliases written out, it has more than {_MOST_NODES:,} values"
+                raise yaml.composer.ComposerError(None, None, fault, node.start_mark)
+            return node
+
+        def construct_scalar(self, node: Any) -> Any:
+            if node.tag in _NUMBERS and len(node.value) > _DIGITS:
+                fault = f"a number of more than {_DIGITS} characters"
+                raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark)
+            return super().construct_scalar(node)
+
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()
             for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -139,7 +165,30 @@ def _loaded(text: str) -> Any:
                     seen.add(key.value)
             return super().construct_mapping(node, deep=deep)
 
-    return yaml.load(text, Loader)
+    value = yaml.load(text, Loader)
+    check_values(value)
+    return value
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """The number of values of a YAML node with its aliases written out: a few of them can make a value of any size.
+
+    Raises `ValueError` for an alias inside of what it stands for.
+    """
+    if not isinstance(getattr(node, "value", None), list):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = -1
+        parts = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    if known[id(node)] < 0:
+        raise ValueError("an alias is part of what it stands for")
+    return known[id(node)]
+
+
+_MOST_NODES: Final = 300_000
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_DIGITS: Final = 100  # characters of a number
 
 
 def _message(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from fcjax.core.errors import OutputError, SettingsError
+from fcjax.core.terminal import visible
 from fcjax.scoring.rows import finite
 
 Value = str | float | int | None
@@ -222,7 +223,7 @@ class Table:
                 if cell is None:
                     values += [None] * len(part)
                 elif isinstance(cell, str):
-                    values.append(re.sub("\r\n?", "\n", cell))  # the module csv does not quote a bare return
+                    values.append(_harmless(re.sub("\r\n?", "\n", cell)))  # csv does not quote a bare return
                 else:
                     values += [cell] if isinstance(cell, int) else cell.values
             writer.writerow("" if value is None else value for value in values)
@@ -261,6 +262,15 @@ def _texts(row: Sequence[Cell]) -> list[str]:
     return ["–" if cell is None or text is None else text for cell, text in zip(row, texts, strict=True)]
 
 
+def _harmless(text: str) -> str:
+    """Text as a cell of a spreadsheet, which would calculate what begins like a formula: a quotation mark before it
+    makes it text. Numbers stay as they are."""
+    text = visible(text, keep="\n\t")
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+_FORMULA: Final = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t]")
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _MD: Final = re.compile(r"[\\`*_\[\]<>|~]")
 _TEX: Final = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
@@ -273,10 +283,10 @@ _SIGNED: Final = re.compile(r"(?<![\w.])([+-]\d[\d.]*)")
 
 def _md(text: str) -> str:
     """Text escaped for Markdown, in one line."""
-    return _MD.sub(lambda match: "\\" + match[0], " ".join(text.split()))
+    return _MD.sub(lambda match: "\\" + match[0], visible(" ".join(text.split())))
 
 
 def _tex(text: str) -> str:
     """Text escaped for LaTeX, in one line; numbers with a sign are set as numbers."""
-    escaped = "".join(_TEX.get(sign, sign) for sign in " ".join(text.split()))
+    escaped = "".join(_TEX.get(sign, sign) for sign in visible(" ".join(text.split())))
     return _SIGNED.sub(r"$\1$", escaped)

@@ -68,7 +68,7 @@ def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
 def _parse_shallow(value: Any, number: int) -> Case:
     """The case of a JSON object that can be written again."""
     case = parse_case(value, number)
-    records = (*(case.atoms or ()), *(case.contexts or ()), *(case.relations or ()))
+    records: tuple[Any, ...] = (*(case.atoms or ()), *(case.contexts or ()), *(case.relations or ()))
     if case.extra or any(record.extra for record in records):
         check_depth(value)
     return case

@@ -23,6 +23,7 @@ MOST_LISTS: Final = 8_000_000
 MOST_VALUES: Final = 32_000_000
 """Values that one JSON text may have, by its commas."""
 
+_MOST_OTHERS: Final = 100_000  # values of a list that are not objects: each is a fault, and they are not rows
 _LONG: Final = 1 << 20  # bytes up to which nothing is counted
 
 
@@ -142,6 +143,9 @@ def _as_whole(stream: io.BufferedReader[Any], name: str) -> Iterator[Item]:
     if not isinstance(value, list):
         yield Item(1, value, faults)
         return
+    if sum(not isinstance(item, dict) for item in value) > _MOST_OTHERS:
+        fault = f"the file is a list of {len(value):,} values, over {_MOST_OTHERS:,} of them no objects"
+        raise InputError(Fault(f"{fault}; allowed: a list of objects", file=name))
     for i, item in enumerate(value):
         own = tuple(_non_finite(item, "")) if faults and _may_be(item) else ()
         yield Item(i + 1, item, own, None, f"[{i}].")

@@ -84,6 +84,8 @@ def entries(path: Path, faults: Faults) -> list[CorpusFile]:
             others[file.suffix or "without a suffix"] += 1
             continue
         try:
+            if file.is_symlink() and not file.resolve().is_relative_to(path.resolve()) and file.exists():
+                raise InputError(Fault("a link that leads out of the corpus; skipped", file=str(file)))
             found.append(_entry(file.relative_to(path).as_posix(), file))
         except InputError as error:
             faults.add(*error.faults)
@@ -240,7 +242,7 @@ def _content(entry: CorpusFile) -> bytes:
     place = str(entry.path)
     content = b""
     if entry.size <= WHOLE_LIMIT:
-        content = entry.path.read_bytes()
+        content = _bytes_of(entry.path)
         if content.startswith(b"\x1f\x8b"):
             try:
                 with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
@@ -251,6 +253,15 @@ def _content(entry: CorpusFile) -> bytes:
         message = f"the file has more than {WHOLE_LIMIT:,} bytes; allowed: smaller files, or rows in a .jsonl file"
         raise InputError(Fault(message, file=place))
     return content
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The bytes of a regular file; what has taken its place since the folder was listed is not waited for."""
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(number, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise InputError(Fault("not a regular file; allowed: files, not pipes or devices", file=str(path)))
+        return stream.read(WHOLE_LIMIT + 1)
 
 
 def _is_unicode(content: bytes, text: str) -> bool:

@@ -7,7 +7,6 @@ import csv
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,9 @@ from yarl import URL
 
 from fcjax.core.checks import is_number
 from fcjax.core.errors import SettingsError
+from fcjax.io.files.objects import is_deeper
+from fcjax.io.files.small import MOST_KEYS, read_small, read_toml
+from fcjax.io.files.streams import WHOLE_LIMIT
 
 _ALLOWED: Final = "a domain such as example.org, which includes its subdomains"
 
@@ -104,7 +106,9 @@ def read_priors(path: str | os.PathLike[str]) -> dict[str, float]:
             f"{path}: priors are read from .toml, .json and .csv files; rename it to end in one of these"
         )
     try:
-        table = _READERS[suffix](place.read_text(encoding="utf-8-sig"))
+        table = _READERS[suffix](read_small(path, WHOLE_LIMIT >> 2, "utf-8-sig"))
+        if is_deeper(table, MOST_KEYS):
+            raise ValueError("it is nested too deep")
     except OSError as error:
         raise SettingsError(f"{path}: the priors cannot be read ({error.strerror})") from error
     except (ValueError, csv.Error, RecursionError) as error:  # of JSON, TOML and UTF-8 alike
@@ -169,7 +173,7 @@ def _above(name: str | None) -> list[str]:
 
 _SIGNS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    ".toml": tomllib.loads,
+    ".toml": read_toml,
     ".json": partial(json.loads, object_pairs_hook=_unique),
     ".csv": _csv,
 }

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.passages import Passage, Retriever
 from fcjax.io.retrievers import index as indexes
-from fcjax.io.retrievers.corpus import cut
+from fcjax.io.retrievers.corpus import Faults, cut, entries, passages
 from fcjax.io.retrievers.local import LocalCorpus, default_folder
 from fcjax.io.retrievers.words import stem, words
 
@@ -494,3 +494,35 @@ def test_places_where_no_index_can_be_are_refused(folder):
         opened(folder, chunk=10)
     assert opened(folder, index=folder / ".index").size == 3
     assert opened(folder).size == 3
+
+
+def test_a_link_out_of_the_corpus_is_skipped_and_reported(folder, tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("The password of the Lusitania")
+    (folder / "link.txt").symlink_to(secret)
+    (folder / "inner.txt").symlink_to(folder / "vasa.md")
+    corpus = opened(folder)
+    assert [(Path(fault.file or "").name, "out of the corpus" in fault.message) for fault in corpus.faults] == [
+        ("link.txt", True)
+    ]
+    assert not corpus.find("Lusitania", 1)
+    assert corpus.find("vasa", 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(folder):
+    found = entries(folder, Faults())
+    (folder / "titanic.txt").unlink()
+    os.mkfifo(folder / "titanic.txt")
+    faults = Faults()
+    start = time.perf_counter()
+    assert len(list(passages(found, 1000, faults))) == 2
+    assert time.perf_counter() - start < 5
+    assert "not a regular file" in faults.kept[0].message
+
+
+def test_names_of_files_in_faults_are_shown_and_not_obeyed(folder):
+    (folder / "a\x1b[2J\nfcjax: error: forged.txt").write_bytes(b"\x89PNG\0\0\0")
+    (fault,) = opened(folder).faults
+    assert len(str(fault).splitlines()) == 1
+    assert "\x1b" not in str(fault)

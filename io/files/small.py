@@ -1,0 +1,70 @@
+"""Small text files that are read whole: templates, tables, and TOML. Their kind and size are checked before reading."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import tomllib
+from typing import Any, Final
+
+from fcjax.io.files.objects import is_deeper
+from fcjax.io.files.streams import Source
+
+SMALL_LIMIT: Final = 1 << 20
+"""Bytes that a template or a configuration file may have."""
+MOST_KEYS: Final = 100
+"""Levels of a configuration file, and parts of a dotted key in it."""
+
+
+def read_small(path: Source, limit: int = SMALL_LIMIT, encoding: str = "utf-8") -> str:
+    """The text of a regular file of at most `limit` bytes.
+
+    A pipe or device is not waited for. Raises `OSError` where it cannot be read, `UnicodeDecodeError` where it is not
+    text.
+    """
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(number, "rb") as stream:
+        found = os.fstat(number)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file; allowed: files, not pipes or devices", os.fspath(path))
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"more than {limit:,} bytes; allowed: a smaller file", os.fspath(path))
+    return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """The table of a TOML text. Raises `ValueError`, also for integers beyond 64 bits and for what is nested deep."""
+    for line in _QUOTED.sub("q", text).splitlines():
+        if any(len(run.split(".")) > MOST_KEYS for part in _RUN.findall(line) for run in _GAP.split(part)):
+            raise ValueError(f"a key of more than {MOST_KEYS} parts")  # the time to read it grows with their square
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    check_values(table)
+    return table
+
+
+def check_values(value: Any) -> None:
+    """Raise `ValueError` where a configuration holds an integer beyond 64 bits, or is nested too deep."""
+    if is_deeper(value, MOST_KEYS):
+        raise ValueError(f"it is nested too deep; allowed: at most {MOST_KEYS} levels")
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            parts += part
+        elif isinstance(part, int) and not -(2**63) <= part < 2**64:
+            raise ValueError("an integer is beyond 64 bits")
+
+
+_QUOTED: Final = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+_RUN: Final = re.compile(r"[\w.\t -]+")
+_GAP: Final = re.compile(r"\.[\t ]*\.")  # no key has it
