@@ -61,10 +61,8 @@ def test_readers_are_linear_in_the_worst_texts(name):
             small, large = (before + unit * (size // len(unit)) + after for size in (BASE, 8 * BASE))
             spent = seconds(read, small)
             # Eight times the text in eight times the time, with room for noise; a quadratic reader takes 64 times.
-            assert min(seconds(read, large) for _ in range(1 if spent < 0.002 else 2)) < 0.15 + 24 * spent, (
-                unit,
-                before,
-            )
+            # A busy machine may take its time once, not four times.
+            assert any(seconds(read, large) < 0.15 + 24 * spent for _ in range(4)), (unit, before)
 
 
 @pytest.mark.parametrize("name", READERS)
