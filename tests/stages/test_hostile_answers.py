@@ -66,7 +66,7 @@ def test_readers_are_linear_in_the_worst_texts(name):
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60)
 @given(text=st.text(max_size=300) | st.lists(st.sampled_from(UNITS), max_size=40).map("".join))
 def test_any_text_is_read(name, text):
     READERS[name](text)
