@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -121,9 +121,14 @@ class Endpoint:
 
     def scrubbed(self, words: str) -> str:
         """`words` without the secrets, should the server have repeated one."""
-        for secret in self.secrets:
-            words = words.replace(secret, "***")
-        return words
+        return masked(words, self.secrets)
+
+
+def masked(words: str, secrets: Iterable[str]) -> str:
+    """`words` with `***` for each of the secrets."""
+    for secret in secrets:
+        words = words.replace(secret, "***")
+    return words
 
 
 def _secrets(given: Any, place: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ import orjson
 from fcjax.core.checks import check_number
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply, Usage
-from fcjax.io.endpoint import OPENAI, Endpoint
+from fcjax.io.endpoint import OPENAI, Endpoint, masked
 from fcjax.io.http import request_body, without_secrets
 from fcjax.io.outcome import Outcome, read_response
 
@@ -108,25 +108,19 @@ class LitellmTransport:
                 **request_body(self.model, prompt), **settings, num_retries=0, max_retries=0
             )
         except Exception as error:
-            outcome = _read_error(error, self._scrubbed(str(error)))
+            outcome = _read_error(error, masked(str(error), self._secrets()))
         else:
             # The standard library's JSON can hold -inf, which is a valid logprob.
             outcome = read_response(200, {}, json.dumps(answer.model_dump(), default=str).encode(), now=time.time())
         if isinstance(outcome, Reply):
             return without_secrets(outcome, self._secrets())
-        return replace(outcome, reason=self._scrubbed(outcome.reason))
+        return replace(outcome, reason=masked(outcome.reason, self._secrets()))
 
     def _secrets(self) -> list[str]:
         """The secrets that were given, and those of the environment, where litellm finds its keys."""
         found = [value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8]
         given = (self.api_key, *(Endpoint(self.api_base, self.model).secrets if self.api_base else ()))
         return [secret for secret in (*given, *found) if secret]
-
-    def _scrubbed(self, words: str) -> str:
-        """`words` without secrets."""
-        for secret in self._secrets():
-            words = words.replace(secret, "***")
-        return words
 
     async def close(self) -> None:
         """Close litellm's connections, which are shared by the whole process."""

@@ -56,7 +56,7 @@ def quoted(text: str) -> str:
     no special token; square brackets and braces are round ones, so that it holds no answer; characters without
     a shape are left out.
     """
-    return visible(text).translate(_HARMLESS)
+    return on_one_line(text).translate(_HARMLESS)
 
 
 def quoted_lines(text: str) -> str:
@@ -65,7 +65,7 @@ def quoted_lines(text: str) -> str:
     return "\n".join(f"  {line}" for line in map(quoted.__wrapped__, text.splitlines()) if line)
 
 
-def visible(text: str) -> str:
+def on_one_line(text: str) -> str:
     """A text in one line, with one space for all white space, without characters that have no shape.
 
     Control characters and halves of characters part words, as white space does; soft hyphens and the like do not.
@@ -75,7 +75,7 @@ def visible(text: str) -> str:
 
 def unquoted(text: str) -> str:
     """What a model wrote on one line, with the replacements of `quoted` undone."""
-    return visible(text).replace("&lt;", "<")
+    return on_one_line(text).replace("&lt;", "<")
 
 
 _HARMLESS: Final = str.maketrans({"<": "&lt;", **dict.fromkeys("[{［【〔", "("), **dict.fromkeys("]}］】〕", ")")})

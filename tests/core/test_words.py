@@ -22,7 +22,7 @@ from fcjax.scoring.near_duplicates import SHINGLE, repeats
 from fcjax.stages.atomize import Atomizer
 from fcjax.stages.retrieve import query_of
 from fcjax.stages.screen import screen_words
-from fcjax.stages.templates import quoted, visible
+from fcjax.stages.templates import on_one_line, quoted
 
 TEXTS = {
     "Burmese": ("မြန်မာနိုင်ငံ ၁၉၄၈", ["မြ", "န်", "မာ", "နို", "င်", "ငံ", "၁၉၄၈"]),
@@ -123,8 +123,8 @@ def test_a_character_without_a_shape_does_not_divide_words(mark):
 
 @pytest.mark.parametrize("mark", INVISIBLE)
 def test_prompts_and_queries_are_without_characters_that_have_no_shape(mark):
-    assert quoted(f"18{mark}98") == visible(f"{mark}18{mark}98") == "1898"
-    assert visible(f"a {mark} b{mark}\nc") == "a b c"
+    assert quoted(f"18{mark}98") == on_one_line(f"{mark}18{mark}98") == "1898"
+    assert on_one_line(f"a {mark} b{mark}\nc") == "a b c"
 
     class Named:
         extra = {"query": f"Donau{mark}dampfschiff"}  # noqa: RUF012
