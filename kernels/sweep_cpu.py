@@ -250,7 +250,7 @@ def sweep_row(steps, first, last, arc, arc_scale, unary, wanted, p, joint, stack
             w0 += rows0[h]
             w1 += rows1[h]
         whole = w0 + w1
-        if not whole > floor * totals[i]:
+        if not whole > floor * max(1.0, totals[i]):
             return log_z, False
         p[i] = w1 / whole
         summed = False

@@ -233,7 +233,7 @@ def sweep_back(program, unary, lanes, work, wanted, p, joint, held):
             w0[lane] = _lane_sum(sum0, run, lanes, lane, -1)
             w1[lane] = _lane_sum(sum1, run, lanes, lane, -1)
             whole[lane] = w0[lane] + w1[lane]
-            if not whole[lane] > floor * work.total[i, lane]:
+            if not whole[lane] > floor * max(1.0, work.total[i, lane]):
                 held[lane] = False
             p[lane, i] = w1[lane] / whole[lane] if held[lane] else math.nan
         for k in range(program.arc_ptr[i], program.arc_ptr[i + 1]):
