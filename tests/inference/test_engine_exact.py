@@ -28,6 +28,7 @@ from samples import (
     random_graph,
     settings_of,
     star,
+    strong_evidence_both_ways,
 )  # fmt: skip
 
 from fcjax import FactGraph, InputError, MarkovModel, Posterior, SettingsError, Status, infer
@@ -144,31 +145,11 @@ def test_one_sided_evidence_of_any_strength() -> None:
         expect(out, oracle.eliminate(net))
 
 
-def _strong_evidence_both_ways(rng: np.random.Generator, at: int, split: tuple[int, int]) -> oracle.Network:
-    """A clique of six in which `split[0]` factors speak for a variable with 1e-308 to 1e-322 in all, `split[1]` against.
-
-    In floating point, products with the rest are 0 or have few digits left.
-    """
-    most, others = rng.uniform(308, 322), rng.permutation([v for v in range(6) if v != at])
-    pro, contra = split
-    exponents = np.zeros((6, 2))
-    exponents[others[:pro], 0] = rng.dirichlet([9] * pro) * most
-    exponents[others[pro : pro + contra], 1] = rng.dirichlet([9] * contra) * (most + rng.uniform(-3, 3))
-    ends = [(a, b) for a in range(6) for b in range(a)]
-    tables = rng.uniform(0.1, 1, (len(ends), 2, 2))
-    for (a, b), table in zip(ends, tables, strict=True):
-        if a == at:
-            table *= 10.0 ** -exponents[b][:, None]
-        elif b == at:
-            table *= 10.0 ** -exponents[a][None, :]
-    return oracle.weights("abcdef", rng.uniform(0.1, 1, (6, 2)), ends, tables)
-
-
 @pytest.mark.parametrize("split", [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2)])
 @pytest.mark.parametrize("at", range(6))
 def test_strong_evidence_for_and_against_a_variable_of_a_core(at: int, split: tuple[int, int]) -> None:
     rng = np.random.default_rng(7)
-    nets = [_strong_evidence_both_ways(rng, at, split) for _ in range(100)]
+    nets = [strong_evidence_both_ways(rng, at, split) for _ in range(100)]
     for i, (out, net) in enumerate(zip(infer([*map(bare, nets)], backend="cpu"), nets, strict=True)):
         expect(out, oracle.enumerate_states(net), i)
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from checks import expect_proved, preset
-from samples import TYPES, grid, random_graph
+from checks import bare, expect_proved, preset
+from samples import TYPES, grid, random_graph, strong_evidence_both_ways
 
 from fcjax import FactGraph, Limits, infer
 from fcjax.graph.batch import GraphBatch
@@ -71,6 +71,26 @@ def test_a_row_that_the_number_format_does_not_hold_leaves_the_others_alone() ->
     for lane in (0, 2):
         assert log_z[lane] == before[0][lane]
         np.testing.assert_array_equal(p[lane], before[2][lane])
+
+
+@pytest.mark.parametrize("split", [(1, 2), (2, 2), (2, 3)])
+def test_lanes_that_are_called_held_have_lost_no_product(split: tuple[int, int]) -> None:
+    """Evidence of 1e-308 and less for and against one variable: right posteriors, or a lane that is not held."""
+    rng = np.random.default_rng(11)
+    held_at_all = 0
+    for _ in range(40):
+        net = strong_evidence_both_ways(rng, int(rng.integers(6)), split)
+        steps, weights = planned(bare(net))
+        if not len(steps.variable):
+            continue
+        _, held, p, _ = swept(steps, weights, np.stack([weights.unary] * 2))
+        want = [oracle.enumerate_states(net).p[net.ids[v]] for v in steps.variable]
+        for lane in np.flatnonzero(held):
+            held_at_all += 1
+            np.testing.assert_allclose(p[lane], want, atol=1e-6)
+    easy = planned(preset(random_graph(rng, 6, 12, 0.7))[0])
+    assert swept(*easy, np.stack([easy[1].unary]))[1].all()
+    assert held_at_all < 80
 
 
 def test_chords_of_softplus_lie_on_it_or_above() -> None:

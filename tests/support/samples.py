@@ -141,3 +141,23 @@ def clique(size: int, p: float = 0.7) -> Data:
     nodes = [context(f"c{i}", 0.6) for i in range(size)]
     edges = [edge(f"c{i}", f"c{j}", "entailment", p) for i in range(size) for j in range(i)]
     return {"nodes": nodes, "edges": edges}
+
+
+def strong_evidence_both_ways(rng: np.random.Generator, at: int, split: tuple[int, int]) -> oracle.Network:
+    """A clique of six in which `split[0]` factors speak for a variable with 1e-308 to 1e-322 in all, `split[1]` against.
+
+    In floating point, products with the rest are 0 or have few digits left.
+    """
+    most, others = rng.uniform(308, 322), rng.permutation([v for v in range(6) if v != at])
+    pro, contra = split
+    exponents = np.zeros((6, 2))
+    exponents[others[:pro], 0] = rng.dirichlet([9] * pro) * most
+    exponents[others[pro : pro + contra], 1] = rng.dirichlet([9] * contra) * (most + rng.uniform(-3, 3))
+    ends = [(a, b) for a in range(6) for b in range(a)]
+    tables = rng.uniform(0.1, 1, (len(ends), 2, 2))
+    for (a, b), table in zip(ends, tables, strict=True):
+        if a == at:
+            table *= 10.0 ** -exponents[b][:, None]
+        elif b == at:
+            table *= 10.0 ** -exponents[a][None, :]
+    return oracle.weights("abcdef", rng.uniform(0.1, 1, (6, 2)), ends, tables)
