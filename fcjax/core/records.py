@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 EPS = 1e-5
 """The one numerical tolerance (SPEC 3): exact posteriors are this close to the truth."""
@@ -44,6 +44,13 @@ class RelationType(StrEnum):
     CONTRADICTION = "contradiction"
     EQUIVALENCE = "equivalence"
     NEUTRAL = "neutral"
+
+
+Distribution = tuple[float, float, float]
+"""Probabilities of entailment, contradiction and neutral (`DISTRIBUTED`), which add up to 1 (SPEC 9)."""
+
+DISTRIBUTED: Final = (RelationType.ENTAILMENT, RelationType.CONTRADICTION, RelationType.NEUTRAL)
+"""The answers of a relation model, in the order of a `Distribution`."""
 
 
 class Label(StrEnum):
@@ -117,6 +124,7 @@ class Relation:
     probability: float | None
     status: Status = Status.OK
     method: str | None = None  # how the probability was found, e.g. "logprobs"
+    distribution: Distribution | None = None  # of all three answers, where the model gave it
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

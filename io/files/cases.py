@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 import orjson
 
 from fcjax.core.errors import Fault, InputError
-from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
+from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
 from fcjax.io.files.fields import (
     TEXTS,
     check_depth,
     check_status,
     check_texts,
+    distribution,
     extra_of,
     probability,
     register,
@@ -35,7 +36,9 @@ _TYPES: dict[Any, RelationType] = {str(type): type for type in RelationType}
 
 _ATOM_KEYS = frozenset(("id", "text", "original", "label", "contexts", "status"))
 _CONTEXT_KEYS = frozenset(("id", "title", "text", "snippet", "link", "prior", "summary_confidence", "status"))
-_RELATION_KEYS = frozenset(("source", "target", "type", "probability", "status", "method", "from", "to", "relation"))
+_RELATION_KEYS = frozenset(
+    ("source", "target", "type", "probability", "status", "method", "distribution", "from", "to", "relation")
+)
 _CASE_KEYS = frozenset(
     ("id", "query", "response", "topic", "atoms", "contexts", "relations", "status", "input", "output")
 )
@@ -239,7 +242,10 @@ def parse_relations(
             p = probability(row, "probability", f"{key}[{i}].", faults, ", or null if the status is a failure")
         if type(method) not in TEXTS:
             check_texts({"method": method}, f"{key}[{i}].", faults)
-        records.append(_relation(source, target, kind_of, p, status, method, extra_of(row, _RELATION_KEYS)))
+        told = get("distribution")
+        if told is not None:
+            told = distribution(told, f"{key}[{i}].", faults)
+        records.append(_relation(source, target, kind_of, p, status, method, told, extra_of(row, _RELATION_KEYS)))
     return tuple(records)
 
 
@@ -305,9 +311,13 @@ def relation_to_dict(relation: Relation) -> dict[str, Any]:
         "target": relation.target,
         "type": None if relation.type is None else str(relation.type),
         "probability": relation.probability,
-        **_known(status=_named(relation.status), method=relation.method),
+        **_known(status=_named(relation.status), method=relation.method, distribution=_by_label(relation.distribution)),
         **relation.extra,
     }
+
+
+def _by_label(distribution: Distribution | None) -> dict[str, float] | None:
+    return None if distribution is None else dict(zip(map(str, DISTRIBUTED), distribution, strict=True))
 
 
 def _known(**values: Any) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def clique(size: int, p: float = 0.7) -> Data:
 
 
 def strong_evidence_both_ways(rng: np.random.Generator, at: int, split: tuple[int, int]) -> oracle.Network:
-    """A clique of six in which `split[0]` factors speak for a variable with 1e-308 to 1e-322 in all, `split[1]` against.
+    """A clique of six with `split[0]` factors for a variable, 1e-308 to 1e-322 in all, and `split[1]` against it.
 
     In floating point, products with the rest are 0 or have few digits left.
     """
