@@ -20,6 +20,7 @@ from fcjax.critic.asker import Asker
 from fcjax.graph.selection import Version
 from fcjax.io.client import Client
 from fcjax.io.window import Window, each
+from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import Agenda, Question, RelationModel, relate
 from fcjax.stages.screen import Screen
 from fcjax.stages.traces import related, with_related
@@ -28,7 +29,8 @@ from fcjax.stages.traces import related, with_related
 @dataclass(frozen=True, kw_only=True)
 class RelationConfig:
     """What to ask about a case, and how: the graph version that the relations are for (SPEC 2), the relation model, and
-    the score below which a pair is not worth asking about (see `Screen`; None asks about all).
+    the score below which a pair is not worth asking about (see `Screen`; None asks about all). A `calibration` given
+    here becomes the model's.
 
     Raises `SettingsError`.
     """
@@ -36,10 +38,13 @@ class RelationConfig:
     version: Version = "FR2"
     model: RelationModel = field(default_factory=RelationModel)
     screen: float | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         check_choice("version", self.version, get_args(Version))
         check_number("screen", self.screen, 0, 1, none=True)
+        if self.calibration is not None:
+            object.__setattr__(self, "model", replace(self.model, calibration=self.calibration))
 
 
 @dataclass(slots=True)
@@ -135,6 +140,7 @@ class _OpenCase:
     def finished(self, name: str, counts: RelationCounts) -> Case:
         """The case with its relations, in the order of the questions, and a record of the work under `relate`."""
         agenda, case = self._agenda, self.case
+        calibration = self._how.model.calibration
         if agenda is not None:
             relations = [relation for _, part in sorted(self._found.items()) for relation in part]
             failed = [relation for relation in relations if relation.status.failed]
@@ -150,6 +156,7 @@ class _OpenCase:
                 "model": name,
                 "version": self._how.version,
                 "style": self._how.model.style,
+                **({} if calibration is None else {"calibration": calibration.digest}),
                 "asked": len(relations),
                 "failed": len(failed),
                 **({} if self._screen is None else {"screened": self.left_out}),
@@ -195,6 +202,8 @@ async def relate_cases(
     """
     counts = counts or RelationCounts()
     asker = client if isinstance(client, Asker) else Asker(client)
+    if how.model.calibration is not None:
+        how.model.calibration.check(asker.client.model, how.model.style, how.model.template.name)
     room = asyncio.Semaphore(window)
     opened: deque[_OpenCase] = deque()
 

@@ -15,11 +15,12 @@ from typing import Literal, NamedTuple, get_args
 from fcjax.core.checks import check_choice, check_number, is_number
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply
-from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
+from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
 from fcjax.core.words import without_invisible
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
 from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut
-from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, probability, read_label, read_labels
+from fcjax.stages.calibration import Calibration, likeliest, spread
+from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, Judged, judged, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
 
 Style = Literal["pairwise", "packed"]
@@ -122,7 +123,8 @@ class RelationModel:
 
     `pairwise` asks one pair per prompt; `packed` up to `pack` atoms of one context, and still one pair per prompt if
     the target is a context, whose text is long. `votes` more draws are asked for where a reply has no logprobs;
-    without them, an answer that has none gets the probability `default`. Raises `SettingsError`.
+    without them, an answer that has none gets the probability `default`. A `calibration` is applied to the answers to
+    its wording (SPEC 9), which must be the style's. Raises `SettingsError`.
     """
 
     style: Style = "pairwise"
@@ -133,6 +135,7 @@ class RelationModel:
     votes: int = 0
     default: float = 0.9
     max_tokens: int = 256  # of an answer; a packed one may have 24 more for each atom
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         check_choice("style", self.style, get_args(Style))
@@ -141,6 +144,13 @@ class RelationModel:
         check_number("top_logprobs", self.top_logprobs, 0, 2**31 - 1, whole=True, none=True)
         if not is_number(self.default, 0, 1) or self.default in (0, 1):
             raise SettingsError(f"default is {self.default!r:.60}; allowed: a probability between 0 and 1")
+        if self.calibration is not None:
+            self.calibration.check(self.calibration.model, self.style, self.template.name)
+
+    @property
+    def template(self) -> Template:
+        """The wording of the style in use."""
+        return self.packed if self.style == "packed" else self.pairwise
 
     def questions(self, pairs: Iterable[Pair]) -> Iterator[Question]:
         """The questions that ask about all of `pairs`, one at a time."""
@@ -151,10 +161,10 @@ class RelationModel:
 
 
 class Answer(NamedTuple):
-    """What was read about one pair; `p` is None where the reply had no logprobs for it."""
+    """What was read about one pair: its label, and how probable the model made it, where the reply has logprobs."""
 
     label: RelationType
-    p: float | None
+    judged: Judged | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +205,7 @@ class Question:
             found = {n - 1: label for n, label in read_labels(reply.text, len(self.pairs), cut).items()}
         else:
             found = {0: read_label(reply.text, cut)}
-        return {i: Answer(label.label, probability(reply, label)) for i, label in found.items() if label}
+        return {i: Answer(label.label, judged(reply, label)) for i, label in found.items() if label}
 
     def request(self, missing: Sequence[int]) -> str:
         """What is said after an answer that could not be read, or not for the pairs at `missing`."""
@@ -217,9 +227,11 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     factor, and the reason in `extra`; the prompts whose replies were of no use are then passed to `reject`, so
     that they are not served as answers again. Neutral answers are relations like the others, with the status ok.
 
-    `method` says where the probability comes from: `logprobs` (see `labels.probability`); `votes`, where the label is
-    the one with the most votes among the answer and further draws at temperature 1 (the first one's on a tie) and
-    p = (votes for it + 1) / (answers that could be read + 3), Laplace's estimate; or `default`.
+    A relation keeps the distribution of the model's answer, calibrated where the relation model has a calibration;
+    its type is the likeliest label of that, and its probability that one's (SPEC 9). `method` says where it comes from:
+    `logprobs` (see `labels.judged`); `votes`, from the answer and further draws at temperature 1, where a label has
+    (votes for it + 1) / (answers that could be read + 3), Laplace's estimate, and the first answer's wins a tie; or
+    `default`, where only the label is known: then there is no distribution without a calibration.
     """
     prompt, count = question.prompt(), len(question.pairs)
     asked = await answers_to(prompt, count, question.read, question.request, ask, reject, what="label")
@@ -229,7 +241,7 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     answers = asked.answers
     votes = question.model.votes
     ballots: list[dict[int, Answer]] = []
-    if votes and any(answer.p is None for answer in answers.values()):
+    if votes and any(answer.judged is None for answer in answers.values()):
         draws = [await ask(draw(prompt, sample)) for sample in range(1, votes + 1)]
         ballots = [question.read(one) for one in draws if isinstance(one, Reply)]
     return [
@@ -241,13 +253,27 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
 
 
 def _relation(pair: Pair, answer: Answer, votes: list[RelationType], model: RelationModel) -> Relation:
-    label, p, method = answer.label, answer.p, "logprobs"
-    if p is None and model.votes:
-        label, count = Counter([label, *votes]).most_common(1)[0]
-        p, method = (count + 1) / (1 + len(votes) + len(SPELLINGS)), "votes"
-    elif p is None:
-        p, method = model.default, "default"
-    return Relation(source=pair.source, target=pair.target, type=label, probability=p, method=method)
+    label, p, method = answer.label, model.default, "default"
+    other = model.style == "packed" and pair.kind == "context"  # which is asked about in the pairwise wording
+    calibration = None if other else model.calibration
+    q: Distribution | None = None
+    if answer.judged is not None:
+        method, p, q = "logprobs", answer.judged.p, answer.judged.distribution
+    elif model.votes:
+        counts = Counter([label, *votes])
+        label, method = counts.most_common(1)[0][0], "votes"
+        p = _laplace(counts, label)
+        entailment, contradiction, neutral = (_laplace(counts, one) for one in DISTRIBUTED)
+        q = entailment, contradiction, neutral
+    if calibration is not None:
+        q = calibration.apply(spread(label, p) if q is None else q)
+    if q is not None:
+        label, p = likeliest(q, label)
+    return Relation(source=pair.source, target=pair.target, type=label, probability=p, method=method, distribution=q)
+
+
+def _laplace(counts: Counter[RelationType], label: RelationType) -> float:
+    return (counts[label] + 1) / (counts.total() + len(DISTRIBUTED))
 
 
 def _failed(pair: Pair, why: str) -> Relation:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from types import GeneratorType
 
 import pytest
@@ -17,10 +18,11 @@ from samples import SHARED
 
 from fcjax.core.errors import InputError, SettingsError
 from fcjax.core.prompts import Failure, Reply, Token
-from fcjax.core.records import Relation, RelationType, Status
+from fcjax.core.records import DISTRIBUTED, Relation, RelationType, Status
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.io.files import parse_case
-from fcjax.stages.relate import Agenda, Pair, RelationModel, relate
+from fcjax.stages.calibration import Calibration
+from fcjax.stages.relate import Agenda, Pair, Question, RelationModel, relate
 from fcjax.stages.screen import Screen
 from fcjax.stages.templates import PACKED, PAIRWISE, quoted
 
@@ -291,7 +293,51 @@ def packed_question(atoms=3, **settings):
 @pytest.mark.parametrize("label", [E, C, N])
 def test_an_answer_is_a_relation(label):
     (found,) = run(pair_question(), Script(sure(f"[{label}]")))
-    assert found == Relation(source="c0", target="a0", type=label, probability=pytest.approx(0.8), method="logprobs")
+    assert found.distribution == pytest.approx(
+        [0.8 if one is label else 0.2 if one is (N if label is not N else C) else 0 for one in DISTRIBUTED]
+    )
+    plain = replace(found, distribution=None)
+    assert plain == Relation(source="c0", target="a0", type=label, probability=pytest.approx(0.8), method="logprobs")
+
+
+def calibration(**changes):
+    of = {"model": "m", "style": "pairwise", "template": PAIRWISE.name, **changes}
+    return Calibration(**of)
+
+
+def test_a_calibration_can_change_the_type_and_the_probability_is_that_types():
+    """0.8 and 0.2 with a bias of 3 nats between them; by hand: 0.8 against 0.2 * e^3."""
+    biases = (0.0, 1.5, -1.5)
+    (found,) = run(pair_question(calibration=calibration(biases=biases)), Script(sure("[neutral]")))
+    want = 0.2 * math.exp(3) / (0.2 * math.exp(3) + 0.8)
+    assert (found.type, found.method) == (C, "logprobs")
+    assert found.probability == pytest.approx(want, abs=1e-4)
+    assert sum(found.distribution) == pytest.approx(1, abs=1e-12)
+
+
+def test_votes_and_defaults_are_calibrated_too():
+    scaled = calibration(temperature=2.0)
+    (found,) = run(pair_question(votes=2, calibration=scaled), Script("[neutral]", "[neutral]", "[neutral]"))
+    root = [math.sqrt(p) for p in (1 / 6, 1 / 6, 4 / 6)]
+    assert found.distribution == pytest.approx([p / sum(root) for p in root], abs=1e-5)
+    (found,) = run(pair_question(default=0.9, calibration=scaled), Script("[neutral]"))
+    root = [math.sqrt(p) for p in (0.05, 0.05, 0.9)]
+    assert (found.method, found.distribution) == ("default", pytest.approx([p / sum(root) for p in root], abs=1e-5))
+
+
+def test_a_calibration_of_another_wording_is_refused_by_name():
+    with pytest.raises(SettingsError, match=r"wording 'relate.pairwise/9', and this run uses 'relate.pairwise"):
+        RelationModel(calibration=calibration(template="relate.pairwise/9"))
+    with pytest.raises(SettingsError, match="style 'pairwise', and this run uses 'packed'"):
+        RelationModel(style="packed", calibration=calibration())
+
+
+def test_context_pairs_of_a_packed_run_are_another_wording():
+    packed = calibration(style="packed", template=PACKED.name, biases=(0.0, 9.0, -9.0))
+    model = RelationModel(style="packed", calibration=packed)
+    pair = Pair("c0", "c1", "left", "right", "context")
+    (found,) = run(Question((pair,), model), Script(sure("[neutral]")))
+    assert (found.type, found.probability) == (N, pytest.approx(0.8))
 
 
 def test_without_logprobs_the_default_is_stated():

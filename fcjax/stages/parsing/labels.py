@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from fcjax.core.prompts import Reply, Token
-from fcjax.core.records import RelationType
+from fcjax.core.records import DISTRIBUTED, Distribution, RelationType
 from fcjax.stages.parsing.json_like import ends_in_bracket
 from fcjax.stages.parsing.numbered import NumberedText, numbered_lines, numbered_values
 
@@ -193,18 +193,31 @@ def _labels_of(items: Iterable[NumberedText], text: str) -> dict[int, FoundLabel
 # Probabilities.
 
 
+class Judged(NamedTuple):
+    """How probable a model makes its answer: the probability of the label that it gave, and of all three where the
+    server lists alternatives, else None."""
+
+    p: float
+    distribution: Distribution | None
+
+
 def probability(reply: Reply, found: FoundLabel) -> float | None:
-    """The model's probability of the label it gave: `p` of `found`, a label in `reply.text`.
+    """The model's probability of the label it gave, normalised over the three labels (see `judged`)."""
+    read = judged(reply, found)
+    return None if read is None else read.p
+
+
+def judged(reply: Reply, found: FoundLabel) -> Judged | None:
+    """The model's probabilities of the three labels, where it gave `found`, a label in `reply.text` (SPEC 9).
 
     Let the label's region begin at the bracket or quote that opens it, or at its word where it has none. The tokens
     are walked from the one that holds this place up to the first one with which only one label is still possible;
     `own` is the product of their probabilities. At each of these tokens, every alternative that the server lists is
-    put in the chosen token's place: where the letters so far then begin another label, or where the alternative is
+    put in the chosen token's place: where the letters so far then begin one label, or where the alternative is
     a shorter beginning of the same text (a tokenizer gives a text one way, so what follows it is another label), its
-    probability, times that of the walk before it, is added to `others`; where they begin the same label in another
-    spelling, to `own`. Then p = own / (own + others): the label's probability, normalised over the three labels, and
-    the same however brackets and words are split into tokens. Alternatives that begin no label do not count, nor do
-    labels that are not listed.
+    probability, times that of the walk before it, is added to that label's. So all spellings of a label count
+    together, however brackets and words are split into tokens. The sums are normalised over the three labels;
+    alternatives that begin no label do not count, nor do labels that are not listed.
 
     Where no alternatives are listed, p = own: what the model has not given to this answer counts as another label's.
     p keeps a distance of `NEVER_CERTAIN` from 0 and 1. None where there are no logprobs, where they contradict the
@@ -216,8 +229,8 @@ def probability(reply: Reply, found: FoundLabel) -> float | None:
     begin = _place(whole, reply.text, _region(reply.text, found.start))
     if begin is None:
         return None
-    own = 1.0
-    same = others = 0.0
+    own, others = 1.0, 0.0  # others: of the other labels together
+    sums = dict.fromkeys(DISTRIBUTED, 0.0)
     listed = False
     end = 0
     for token, piece in zip(tokens, pieces, strict=True):
@@ -233,19 +246,35 @@ def probability(reply: Reply, found: FoundLabel) -> float | None:
         for text, p in alternatives.items():
             listed = True
             meant = _possible(before + text.removeprefix(lead))
-            if meant == {found.label}:
-                same += own * p
-            elif len(meant) == 1 or (text and meant and own_text.startswith(text)):
+            if len(meant) == 1:
+                sums[next(iter(meant))] += own * p
+            if (len(meant) == 1 and meant != {found.label}) or (text and len(meant) > 1 and own_text.startswith(text)):
                 others += own * p
         own *= chosen
         meant = _possible(whole[begin:end].decode(errors="replace"))
         if len(meant) < 2:
-            own += same
-            if meant != {found.label} or not own > 0:
+            sums[found.label] += own
+            if meant != {found.label} or not sums[found.label] > 0:
                 return None
-            p = own / (own + others) if listed else own
-            return min(max(p, NEVER_CERTAIN), 1 - NEVER_CERTAIN)
+            if not listed:
+                return Judged(_bounded(own), None)
+            return _normalised(sums, found.label, others)
     return None
+
+
+def _normalised(sums: Mapping[RelationType, float], label: RelationType, others: float) -> Judged:
+    """The probabilities of the labels, where `others` is all that is not `label`'s: some of it belongs to no one label
+    more than to another, and is shared in proportion to the rest."""
+    p = _bounded(sums[label] / (sums[label] + others))
+    rest = {one: weight for one, weight in sums.items() if one is not label}
+    total = sum(rest.values())
+    shares = {one: weight / total if total > 0 else 0.5 for one, weight in rest.items()}
+    entailment, contradiction, neutral = (p if one is label else (1 - p) * shares[one] for one in DISTRIBUTED)
+    return Judged(p, (entailment, contradiction, neutral))
+
+
+def _bounded(p: float) -> float:
+    return min(max(p, NEVER_CERTAIN), 1 - NEVER_CERTAIN)
 
 
 def _place(whole: bytes, text: str, start: int) -> int | None:

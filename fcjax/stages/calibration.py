@@ -1,0 +1,170 @@
+"""A relation model's calibration: vector scaling of its distributions, as a file keeps it (SPEC 9).
+
+It belongs to one model, style and wording; another's answers are refused, by name. Where the labelled pairs were
+balanced and use is not, the shares of the labels in use are part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import orjson
+from jaxtyping import Float
+
+from fcjax.core.checks import is_number
+from fcjax.core.errors import Fault, InputError, SettingsError
+from fcjax.core.records import DISTRIBUTED, Distribution, RelationType
+from fcjax.io.files.small import read_small
+
+LEAST: Final = 1e-6
+"""What a probability of 0 counts as before its logarithm is taken, as in `labels.NEVER_CERTAIN`."""
+_LARGEST: Final = 1e3  # of a temperature or bias: beyond, nothing but rounding is left of a distribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """q'_l in proportion to exp((ln q_l) / temperature + bias_l), times the label's share in use over that of the
+    pairs where `in_use` is known. `figures` is what the examination found; it has no effect here."""
+
+    model: str
+    style: str
+    template: str  # with its version, as in relate.pairwise/2
+    temperature: float = 1.0
+    biases: Distribution = (0.0, 0.0, 0.0)  # in nats, by `DISTRIBUTED`; their sum is 0
+    n_pairs: int = 0
+    shares: Distribution | None = None  # of the labels among the pairs
+    in_use: Distribution | None = None  # of the labels where the calibration is used
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that name the calibration: of all that has an effect."""
+        rest = (self.model, self.style, self.template, self.temperature, self.biases, self.shares, self.in_use)
+        return hashlib.sha256(orjson.dumps(rest)).hexdigest()[:12]
+
+    def apply(self, q: Distribution) -> Distribution:
+        """The calibrated distribution of one answer, all of whose probabilities are `LEAST` or more."""
+        entailment, contradiction, neutral = self.apply_all(np.array([q]))[0].tolist()
+        return entailment, contradiction, neutral
+
+    def apply_all(self, q: Float[np.ndarray, "N 3"]) -> Float[np.ndarray, "N 3"]:
+        """The calibrated distributions of many answers, columns by `DISTRIBUTED`, float64."""
+        scores = np.log(np.maximum(q, LEAST)) / self.temperature + self.biases
+        if self.shares is not None and self.in_use is not None:
+            scores += np.log(np.maximum(self.in_use, LEAST)) - np.log(np.maximum(self.shares, LEAST))
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        kept: Float[np.ndarray, "N 3"] = LEAST + (1 - len(DISTRIBUTED) * LEAST) * weights
+        return kept
+
+    def check(self, model: str, style: str, template: str) -> None:
+        """Raise `SettingsError` unless the calibration is of this model, style and wording."""
+        ours = {"model": self.model, "style": self.style, "wording": self.template}
+        for (what, own), used in zip(ours.items(), (model, style, template), strict=True):
+            if own != used:
+                raise SettingsError(
+                    f"the calibration is of {what} {own!r:.80}, and this run uses {used!r:.80}; allowed: a calibration "
+                    f"of the same {what} (make one with `fcjax calibrate`)"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The calibration as its file has it (SPEC 9)."""
+        return {
+            "model": self.model,
+            "style": self.style,
+            "template": self.template,
+            "temperature": self.temperature,
+            "biases": _by_label(self.biases),
+            "n_pairs": self.n_pairs,
+            "shares": None if self.shares is None else _by_label(self.shares),
+            "in_use": None if self.in_use is None else _by_label(self.in_use),
+            "digest": self.digest,
+            "figures": dict(self.figures),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Calibration:
+        """The calibration of a file's content. Raises `InputError` with every fault."""
+        if not isinstance(data, Mapping):
+            raise InputError("the calibration is not an object; allowed: what `fcjax calibrate -o` writes")
+        faults: list[Fault] = []
+        texts = {key: data.get(key) for key in ("model", "style", "template")}
+        for key, text in texts.items():
+            if not isinstance(text, str) or not text:
+                faults.append(Fault(f"{key} is {text!r:.60}; allowed: a non-empty string", field=key))
+        temperature, n_pairs = data.get("temperature"), data.get("n_pairs", 0)
+        if not is_number(temperature, 1 / _LARGEST, _LARGEST):
+            allowed = f"a number from {1 / _LARGEST:g} to {_LARGEST:g}"
+            faults.append(Fault(f"temperature is {temperature!r:.60}; allowed: {allowed}", field="temperature"))
+        if not is_number(n_pairs, 0, 2**53, whole=True):
+            faults.append(Fault(f"n_pairs is {n_pairs!r:.60}; allowed: a whole number from 0", field="n_pairs"))
+        biases = _of_labels(data, "biases", -_LARGEST, _LARGEST, faults, required=True)
+        shares = _of_labels(data, "shares", 0, 1, faults)
+        in_use = _of_labels(data, "in_use", 0, 1, faults)
+        if faults:
+            raise InputError(*faults)
+        assert biases is not None  # else it had a fault
+        figures = data.get("figures")
+        made = cls(
+            **texts,
+            temperature=float(temperature),
+            biases=biases,
+            n_pairs=int(n_pairs),
+            shares=shares,
+            in_use=in_use,
+            figures=figures if isinstance(figures, Mapping) else {},
+        )
+        if data.get("digest") not in (None, made.digest):
+            fault = f"digest is {data['digest']!r:.60}, and the values have {made.digest!r}: the file was changed"
+            raise InputError(Fault(f"{fault}; allowed: the values it was written with, or no digest", field="digest"))
+        return made
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """The calibration in a file. Raises `InputError`, which names the file."""
+    name = os.fspath(path)
+    try:
+        return Calibration.from_dict(orjson.loads(read_small(name)))
+    except InputError as error:
+        raise InputError(*(Fault(fault.message, file=name, field=fault.field) for fault in error.faults)) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        fault = f"cannot be read as a calibration: {why}; allowed: a file that `fcjax calibrate -o` writes"
+        raise InputError(Fault(fault, file=name)) from None
+
+
+def spread(label: RelationType, p: float) -> Distribution:
+    """The distribution of an answer of which only the label and its probability are known (SPEC 2, `soft`)."""
+    entailment, contradiction, neutral = (p if one is label else (1 - p) / 2 for one in DISTRIBUTED)
+    return entailment, contradiction, neutral
+
+
+def likeliest(q: Distribution, given: RelationType) -> tuple[RelationType, float]:
+    """The label with the largest probability, and that probability; the `given` label on a tie."""
+    best = max(DISTRIBUTED, key=lambda label: (q[DISTRIBUTED.index(label)], label is given))
+    return best, q[DISTRIBUTED.index(best)]
+
+
+def _by_label(values: Distribution) -> dict[str, float]:
+    return dict(zip(map(str, DISTRIBUTED), values, strict=True))
+
+
+def _of_labels(
+    data: Mapping[str, Any], key: str, low: float, high: float, faults: list[Fault], required: bool = False
+) -> Distribution | None:
+    value = data.get(key)
+    if value is None and not required:
+        return None
+    if isinstance(value, Mapping) and value.keys() == set(DISTRIBUTED):
+        numbers = [value[label] for label in DISTRIBUTED]
+        if all(is_number(number, low, high) for number in numbers):
+            entailment, contradiction, neutral = map(float, numbers)
+            return entailment, contradiction, neutral
+    allowed = f"an object with a number from {low:g} to {high:g} for each of {', '.join(DISTRIBUTED)}"
+    faults.append(Fault(f"{key} is {value!r:.80}; allowed: {allowed}", field=key))
+    return None
