@@ -1,4 +1,4 @@
-"""`fcjax relate` over stores and servers that hold or send what cannot be read: never exit 70, and the next run works."""
+"""`fcjax relate` over stores and servers with what cannot be read: never exit 70, and the next run works."""
 
 from __future__ import annotations
 
@@ -218,28 +218,32 @@ def body(text, status=200, **headers):
 
 
 def chosen(finish='"stop"', content='"[entailment]"', logprobs="null", **more):
-    fields = {"choices": f'[{{"message": {{"content": {content}}}, "finish_reason": {finish}, "logprobs": {logprobs}}}]'}
+    fields = {
+        "choices": f'[{{"message": {{"content": {content}}}, "finish_reason": {finish}, "logprobs": {logprobs}}}]'
+    }
     return body("{" + ", ".join(f'"{name}": {value}' for name, value in (fields | more).items()) + "}")
 
 
 FAILING = {
     "a label of 5,000 digits": f"{NUMBER}. [neutral]".replace("[neutral]", "neutral or entailment"),
     "an error of code 1e999": body('{"error": {"code": 1e999}}'),
-    "an error of 5,000 digits": body('{"error": {"code": "%s"}}' % NUMBER),
-    "an enormous maximum": body('{"error": {"message": "top_logprobs: maximum of %s"}}' % NUMBER, 400),
+    "an error of 5,000 digits": body(f'{{"error": {{"code": "{NUMBER}"}}}}'),
+    "an enormous maximum": body(f'{{"error": {{"message": "top_logprobs: maximum of {NUMBER}"}}}}', 400),
     "a small maximum for ever": body('{"error": {"message": "top_logprobs: maximum of 3"}}', 400),
     "finish_reason nested 1,000 deep": chosen(finish=DEEP),
     "content nested 1,000 deep": chosen(content=DEEP),
-    "a refusal nested 1,000 deep": body('{"choices": [{"message": {"refusal": %s}}]}' % DEEP),
-    "an error nested 1,000 deep": body('{"error": {"message": %s}}' % DEEP, 500),
+    "a refusal nested 1,000 deep": body(f'{{"choices": [{{"message": {{"refusal": {DEEP}}}}}]}}'),
+    "an error nested 1,000 deep": body(f'{{"error": {{"message": {DEEP}}}}}', 500),
     "JSON nested 100,000 deep": body("[" * 100_000),
     "no bytes": body(""),
     "bytes that are not UTF-8": {"body": b"\xff\xfe\x00"},
-    "a wait of 5,000 digits": body('{"error": "try again in %sm1s"}' % NUMBER, 429),
+    "a wait of 5,000 digits": body(f'{{"error": "try again in {NUMBER}m1s"}}', 429),
     "a date past all calendars": body("{}", 429, **{"Retry-After": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}),
     "an unknown compression": body("{}", **{"Content-Encoding": "x"}),
     "spaces": " " * 200_000 + "x",
-    "usage of more digits than JSON readers take": chosen(usage=f'{{"prompt_tokens": {NUMBER}, "completion_tokens": -1}}'),
+    "usage of more digits than JSON readers take": chosen(
+        usage=f'{{"prompt_tokens": {NUMBER}, "completion_tokens": -1}}'
+    ),
     "a redirect": body("{}", 307, Location="http://127.0.0.1:1/"),
 }
 """Replies to a prompt whose pair fails."""

@@ -227,9 +227,7 @@ def test_a_million_faulty_rows_are_counted_in_bounded_time_and_memory(tmp_path):
     code = "import sys; from fcjax.__main__ import main; main()"
     began = time.monotonic()
     with open(tmp_path / "out.json", "wb") as out, open(tmp_path / "errors", "wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, *map(str, command)], stdout=out, stderr=errors
-        )
+        process = subprocess.Popen([sys.executable, "-P", "-c", code, *map(str, command)], stdout=out, stderr=errors)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert time.monotonic() - began < 120
