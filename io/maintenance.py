@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ from fcjax.io.schema import (
     unwritable,
 )
 
+_MOST_FAULTS: Final = 1000  # of an import that are kept; all are counted
+_PACK: Final = 16 << 20  # bytes of lines that are imported in one transaction, in addition to one line
 _SPAN: Final = 1000  # rows that are read or deleted at a time, so that other processes never wait long
 
 
@@ -152,11 +154,15 @@ def export(path: Path, out: Source) -> Exported:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The numbers of rows that were added and that the store had already, and the faults of lines that are not rows."""
+    """The numbers of rows that were added and that the store had already, and the faults of lines that are not rows.
+
+    `faults` holds the first thousand of `n_faults`.
+    """
 
     added: int
     known: int
     faults: tuple[Fault, ...]
+    n_faults: int
 
 
 def import_rows(path: Path, source: Source) -> Imported:
@@ -168,19 +174,25 @@ def import_rows(path: Path, source: Source) -> Imported:
     lines = read_lines(source)
     first = next(lines, None)  # so that a file that is not there makes no store
     connection = connect(path)
-    total = known = 0
+    name = display_name(source)
+    total = known = n_faults = 0
     faults: list[Fault] = []
     try:
         for pack in _packs(chain(() if first is None else (first,), lines)):
             rows = []
             for line in pack:
+                fault = line.fault
                 try:
-                    if line.fault is None:
+                    if fault is None:
                         rows.append(read_row(_parsed(line.text), time.time()))
-                    else:
-                        faults.append(line.fault)
+                        continue
                 except RowError as error:
-                    faults.append(Fault(str(error), file=display_name(source), line=line.number))
+                    fault = Fault(str(error), file=name, line=line.number)
+                n_faults += 1
+                if len(faults) < _MOST_FAULTS:
+                    faults.append(fault)
+            if not rows:
+                continue
             patiently(partial(connection.execute, "BEGIN IMMEDIATE"))
             for row in rows:
                 if connection.execute(_SAME, row).fetchone() or not connection.execute(INSERT, row).rowcount:
@@ -191,11 +203,20 @@ def import_rows(path: Path, source: Source) -> Imported:
         raise OutputError(locked(path) if is_busy(error) else unwritable(path, error)) from error
     finally:
         connection.close()
-    return Imported(total - known, known, tuple(faults))
+    return Imported(total - known, known, tuple(faults), n_faults)
 
 
 def _packs(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    while pack := list(islice(lines, _SPAN)):
+    """Lines by the thousand; fewer where they are long, as a pack is held in memory."""
+    pack: list[Line] = []
+    size = 0
+    for line in lines:
+        pack.append(line)
+        size += len(line.text)
+        if len(pack) == _SPAN or size > _PACK:
+            yield pack
+            pack, size = [], 0
+    if pack:
         yield pack
 
 

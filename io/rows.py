@@ -82,7 +82,7 @@ def _read_row(document: Any, now: float) -> dict[str, Any]:
             raise RowError(f"{name} is {document.get(name)!r:.60}; allowed: an object")
     known = {"key", *NAMES, *NUMBERS, _ASKED[kind], "answer"}
     if unknown := sorted(set(document) - known):
-        raise RowError(f"the fields {', '.join(unknown)} are unknown; allowed: {', '.join(sorted(known))}")
+        raise RowError(f"the fields {', '.join(unknown):.200} are unknown; allowed: {', '.join(sorted(known))}")
     key, columns, attempts = (_chat if kind == CHAT else _search)(document)
     if document.get("key", key) != key:
         raise RowError(f"key is {document['key']!r:.80}, but the question's key is {key}; leave the key out")
@@ -107,7 +107,7 @@ def _chat(document: Mapping[str, Any]) -> tuple[str, dict[str, Any], int]:
     try:
         key, asked = prompt_key(source, model, prompt), pack_prompt(prompt)
     except TypeError as error:
-        raise RowError(f"prompt is not JSON ({error})") from error
+        raise RowError(f"prompt is not JSON ({error!s:.200})") from error
     columns = {
         "status": _status(document, answer),
         "source": source,
@@ -150,7 +150,7 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
     try:
         prompt = Prompt(**{**given, "messages": tuple(pairs)})
     except TypeError as error:
-        raise RowError(f"prompt is invalid ({error}); allowed: the fields of a prompt") from error
+        raise RowError(f"prompt is invalid ({error!s:.200}); allowed: the fields of a prompt") from error
     for name in ("max_tokens", "sample"):
         if not is_number(getattr(prompt, name), 0, whole=True):
             raise RowError(f"prompt.{name} is {getattr(prompt, name)!r:.60}; allowed: a whole number of 0 or more")
@@ -168,7 +168,7 @@ def _answered(read: Any) -> Any:
     except FieldError as error:
         raise RowError(f"answer.{error}") from error
     except DamagedError as error:
-        raise RowError(f"answer is invalid ({error}); allowed: a reply, search results, or a failure") from error
+        raise RowError(f"answer is invalid ({error!s:.200}); allowed: a reply, search results, or a failure") from error
 
 
 def _status(document: Mapping[str, Any], answer: Any) -> str:

@@ -173,12 +173,13 @@ def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool,
     done = maintenance.import_rows(place, source)
     if as_json:
         faults = [shell.fault_dict(fault) for fault in done.faults]
-        shell.print_json({"store": str(place), "added": done.added, "known": done.known, "faults": faults})
+        counts = {"added": done.added, "known": done.known, "n_faults": done.n_faults}
+        shell.print_json({"store": str(place), **counts, "faults": faults})
     elif not quiet:
         known = f"; {done.known:,} already in the store" if done.known else ""
         shell.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
     for fault in done.faults[: shell.FAULTS_SHOWN]:
         shell.say(f"error: {fault}")
-    if len(done.faults) > shell.FAULTS_SHOWN:
-        shell.say(f"error: and {len(done.faults) - shell.FAULTS_SHOWN:,} more")
-    ctx.exit(shell.SOME_FAILED if done.faults else shell.OK)
+    if done.n_faults > shell.FAULTS_SHOWN:
+        shell.say(f"error: and {done.n_faults - shell.FAULTS_SHOWN:,} more")
+    ctx.exit(shell.SOME_FAILED if done.n_faults else shell.OK)

@@ -36,6 +36,7 @@ COMPARISONS: Final = {
 VERDICTS: Final = ("true", "false", "cannot tell")
 """The verdicts on a statement."""
 MAX_RATING: Final = 5
+_DIGITS: Final = 9  # of a statement's number, at most
 _SIDES: Final = ("A", "B")
 _CHOICES: Final = (*_SIDES, "Neither")
 
@@ -217,6 +218,9 @@ def _judgement(
         better = "neither" if choice == "Neither" else "corrected" if choice == corrected else "original"
         return Annotation(task, annotator, name, better)
     if base == "statement" and tail.isdecimal():
+        if len(tail) > _DIGITS:
+            result.wrong("from_name", f"statement_ and a number of at most {_DIGITS} digits")
+            return None
         choice, item = _choice(values, VERDICTS), int(tail)
         label = labels[item] if item < len(labels) else None
         return None if choice is None else Annotation(task, annotator, "statement", choice, None, item, label)

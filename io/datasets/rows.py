@@ -18,6 +18,7 @@ from fcjax.io.files.streams import Source, display_name, opened
 
 BLANKS: Final = frozenset(("", "na", "n/a", "nan", "none", "null"))
 """What tables and annotators write for a missing text, in lower case."""
+_MOST_FAULTS: Final = 100  # of a row that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,21 @@ class Origin:
     index: int  # of the row among all rows of all files, from 0
 
 
+class RowFaults(list[Fault]):
+    """The faults of a row: the first hundred, and one that says that there are more."""
+
+    def append(self, fault: Fault) -> None:
+        if len(self) < _MOST_FAULTS:
+            super().append(fault)
+        elif len(self) == _MOST_FAULTS:
+            super().append(Fault(f"the row has more than {_MOST_FAULTS} faults; the first ones are listed"))
+
+
 class Fields:
     """The fields of one JSON object. A missing field, or one of another type, becomes a fault that names it."""
 
     def __init__(self, values: Any, place: str = "", faults: list[Fault] | None = None):
-        self.faults: list[Fault] = [] if faults is None else faults
+        self.faults: list[Fault] = RowFaults() if faults is None else faults
         self.place = place
         self.values: Mapping[str, Any] = values if isinstance(values, dict) else {}
         if not isinstance(values, dict):

@@ -186,6 +186,8 @@ def _pdf(body: bytes, deadline: float) -> tuple[str, str | None]:
         note = f"only the first {len(texts)} pages of the PDF were read"
     except Exception as error:  # damaged files make it raise nearly anything
         if not any(text.strip() for text in texts):
+            if isinstance(error, MemoryError):
+                raise
             raise ExtractionError(f"the PDF cannot be read ({type(error).__name__})") from error
         note = f"only the first {len(texts)} pages of the PDF could be read"
     return "\n\n".join(texts), note

@@ -28,6 +28,8 @@ GRACE: Final = 1.0
 MEMORY: Final = 2 << 30
 """Bytes of address space of a worker, in addition to `MEMORY_PER_BYTE` for each byte of the document."""
 MEMORY_PER_BYTE: Final = 32
+_NEAR: Final = 7 / 8
+"""The share of its limit that a worker has used when a parser, which may hide the error, was denied memory."""
 
 _START: Final = 60.0  # seconds until a new worker must be ready, on a busy machine
 _LONGEST_REPLY: Final = 16 << 20  # bytes; the text's own limit is far below
@@ -55,7 +57,7 @@ class Workers:
         Raises `ExtractionTimeoutError` after that time, and `ExtractionError`.
         """
         memory = self._memory + MEMORY_PER_BYTE * len(body)
-        request = {"kind": kind, "charset": charset, "seconds": seconds, "memory": memory}
+        request = {"kind": kind, "charset": charset, "seconds": seconds, "memory": memory, "least": self._memory}
         with self._room:
             worker = self._taken()
             try:
@@ -66,10 +68,12 @@ class Workers:
                 worker.end()
                 raise
             with self._lock:
-                kept = worker in self._all
+                kept = worker in self._all and not reply.get("large")
                 if kept:
                     self._idle.append(worker)
-            if not kept:  # the pool was closed
+                else:
+                    self._all.discard(worker)
+            if not kept:  # the pool was closed, or what comes next would not be told from this document
                 worker.end()
         if "error" in reply:
             raise ExtractionError(reply["error"])
@@ -226,8 +230,14 @@ def serve() -> None:
     _send(replies, {})
     while (received := _receive(requests, 1 << 40)) is not None:
         request, body = received
+        before = _peak()
         _limit(request["memory"], request["seconds"])
-        _send(replies, _reply(request, body))
+        reply = _reply(request, body)
+        after = _peak()
+        if "error" in reply and after > before and after > _NEAR * request["memory"]:
+            reply = {"error": f"extracting the text needs more than {request['memory'] >> 20:,} MiB of memory"}
+        _send(replies, reply | {"large": after > _NEAR * request["least"]})
+        del received, body, reply
 
 
 def _reply(request: dict[str, Any], body: bytes) -> dict[str, Any]:
@@ -247,6 +257,15 @@ def _reply(request: dict[str, Any], body: bytes) -> dict[str, Any]:
     except Exception as error:  # a stranger's document met a fault of a library: that document's loss
         return {"error": f"extracting the text failed ({type(error).__name__})"}
     return {"text": text, "note": note}
+
+
+def _peak() -> int:
+    """The most bytes of address space that this process ever had; 0 where the system does not say."""
+    try:
+        with open("/proc/self/status", "rb") as lines:
+            return next((int(line.split()[1]) << 10 for line in lines if line.startswith(b"VmPeak:")), 0)
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _alarm(number: int, frame: Any) -> None:

@@ -278,7 +278,7 @@ def test_import_of_rows_made_by_hand(tmp_path):
     expected = [Reply(text="[yes]"), (Passage(text="R."),), None, Failure("timeout", "too late", 1)]
     assert asked_of(store) == expected
     again = cache("import", source, "--store", store, "--json")
-    assert json.loads(again.stdout) == {"store": str(store), "added": 0, "known": 3, "faults": []}
+    assert json.loads(again.stdout) == {"store": str(store), "added": 0, "known": 3, "n_faults": 0, "faults": []}
     assert asked_of(store) == expected
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import io
 import os
@@ -20,7 +21,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from pypdf import PdfWriter
-from pypdf.generic import DictionaryObject, NameObject, StreamObject
+from pypdf.generic import ArrayObject, DecodedStreamObject, DictionaryObject, NameObject, NumberObject, StreamObject
 from served import served
 
 from fcjax.core.prompts import Failure
@@ -36,7 +37,7 @@ from fcjax.io.retrievers.extraction import (
     kind_of,
     tidy,
 )
-from fcjax.io.retrievers.extraction_workers import MEMORY, MEMORY_PER_BYTE, Workers
+from fcjax.io.retrievers.extraction_workers import GRACE, MEMORY, MEMORY_PER_BYTE, Workers
 from fcjax.io.retrievers.local import LocalCorpus
 from fcjax.io.retrievers.pages import PageLimits, PageReader
 
@@ -207,6 +208,51 @@ def test_a_deadline_falls_within_a_page_of_a_pdf_and_keeps_the_pages_before():
     assert note == "only the first 1 pages of the PDF were read"
 
 
+def nested_forms(levels, *, copies=10):
+    """A PDF of a page that draws a form, which draws ten others, and so on: `copies ** levels` in 4 kB."""
+    writer = PdfWriter()
+    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
+    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
+    fonts = DictionaryObject({NameObject("/F1"): writer._add_object(font)})
+    form, content, names = None, b"BT /F1 9 Tf (a)Tj ET", DictionaryObject()
+    for level in range(levels + 1):
+        if level:
+            names = DictionaryObject({NameObject(f"/X{i}"): form for i in range(copies)})
+            content = b" ".join(b"/X%d Do" % i for i in range(copies))
+        drawn = DecodedStreamObject()
+        drawn.set_data(content)
+        drawn[NameObject("/Type")], drawn[NameObject("/Subtype")] = NameObject("/XObject"), NameObject("/Form")
+        drawn[NameObject("/BBox")] = ArrayObject([NumberObject(n) for n in (0, 0, 600, 800)])
+        drawn[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts, NameObject("/XObject"): names})
+        form = writer._add_object(drawn)
+    page, shown = writer.add_blank_page(600, 800), DecodedStreamObject()
+    shown.set_data(b"/X0 Do")
+    names = DictionaryObject({NameObject("/X0"): form})
+    page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts, NameObject("/XObject"): names})
+    page[NameObject("/Contents")] = writer._add_object(shown)
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
+
+
+WITHOUT_END = {
+    "10^6 attributes": (HTML, b"<html><body><p " + b" ".join(b"a%d=b" % i for i in range(1_000_000)) + b">hello</p>"),
+    "10^8 forms": (PDF, nested_forms(8)),
+}
+
+
+@pytest.mark.parametrize(("kind", "body"), WITHOUT_END.values(), ids=WITHOUT_END)
+def test_a_document_ends_at_its_limit_and_a_second_whatever_its_size(kind, body):
+    assert len(body) < (10 << 20 if kind == HTML else 4500)
+    with closing(Workers(1)) as workers:
+        workers.text_of(PLAIN, b"x", None, 5.0)
+        begin = time.monotonic()
+        with pytest.raises(ExtractionTimeoutError, match="^extracting the text took over 2 s$"):
+            workers.text_of(kind, body, None, 2.0)
+        assert time.monotonic() - begin < 2.0 + GRACE + 1.0  # the last one for a busy machine
+        assert workers.text_of(PLAIN, b"y", None, 5.0) == ("y", None)
+
+
 def test_a_corpus_has_a_deadline_for_each_pdf(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "_SECONDS", 2.0)
     folder = tmp_path / "corpus"
@@ -282,17 +328,50 @@ def test_a_worker_has_limits_of_memory_and_time_and_is_small():
         assert int(re.search(r"VmHWM:\s+(\d+)", read(process, "status"))[1]) < 200_000  # kB
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-def test_a_document_that_needs_too_much_memory_is_refused_and_the_next_is_read():
-    body = b"<html><body><table>" + b"<td>a" * 800_000  # 4 MB that take 1.2 GB
-    with closing(Workers(1, memory=150 << 20)) as workers:
+TOO_LARGE = {  # documents, and the memory in MiB beside 32 bytes per byte that is too little for them
+    "cells": (b"<html><body><table>" + b"<td>a" * 800_000, 150),  # 4 MB that take 1.2 GB
+    "paragraphs": (b"<html><body>" + b"<p>hello world</p>" * 600_000, 100),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such limit, or another")
+@pytest.mark.parametrize(("body", "memory"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_document_that_needs_too_much_memory_is_refused_as_such_and_the_next_is_read(body, memory):
+    """Parsers hide that they were denied memory: it read "it contains no text"."""
+    limit = memory + (MEMORY_PER_BYTE * len(body) >> 20)
+    with closing(Workers(1, memory=memory << 20)) as workers:
+        workers.text_of(PLAIN, b"x", None, 5.0)
+        (process,) = processes(workers)
+        peak = Peak(process)
         begin = time.monotonic()
-        with pytest.raises(ExtractionError):
-            workers.text_of(HTML, body, None, 15.0)
-        assert time.monotonic() - begin < 20
-        for process in processes(workers):
-            assert int(re.search(r"VmPeak:\s+(\d+)", read(process, "status"))[1]) < 300_000  # kB
+        with pytest.raises(ExtractionError, match=f"^extracting the text needs more than {limit} MiB of memory$"):
+            workers.text_of(HTML, body, None, 30.0)
+        assert time.monotonic() - begin < 31
+        assert peak.stop() < (limit + 16) << 10
         assert STORY in workers.text_of(HTML, paragraphs(STORY), None, 15.0)[0]
+        with pytest.raises(ExtractionError, match="^it contains no text$"):  # not the fault of the document before
+            workers.text_of(HTML, b"<html><body></body></html>", None, 15.0)
+
+
+class Peak(threading.Thread):
+    """The largest size of a process while it runs, in kB."""
+
+    def __init__(self, process):
+        super().__init__(daemon=True)
+        self._process, self._ends, self._most = process, threading.Event(), 0
+        self.start()
+
+    def run(self):
+        while not self._ends.wait(0.01):
+            with contextlib.suppress(OSError):
+                found = re.search(r"VmPeak:\s+(\d+)", read(self._process, "status"))
+                self._most = int(found[1]) if found else self._most
+
+    def stop(self):
+        self._ends.set()
+        self.join()
+        assert self._most
+        return self._most
 
 
 def read(process, name):

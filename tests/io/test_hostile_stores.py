@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
+import re
 import sqlite3
+import subprocess
+import sys
 import time
+import tracemalloc
 import zlib
 
 import pytest
@@ -202,3 +207,58 @@ def test_a_named_pipe_is_not_waited_for(store, suffix):
         with pytest.raises(InputError, match="not a regular file"):
             use(store)
     assert time.perf_counter() - began < 5
+
+
+# ---- Imports.
+
+FAULTY = (
+    '{"kind": []}',
+    json.dumps(SEARCH | {"created": 9007199254740992}),
+    '{"created": 9007199254740992}',
+    "[",
+    '{"%s": 1}' % ("x" * 3000),
+    row(prompt={"messages": [], "template": "t/1", "y" * 3000: 1}),
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+def test_a_million_faulty_rows_are_counted_in_bounded_time_and_memory(tmp_path):
+    (tmp_path / "rows.jsonl").write_bytes((FAULTY[0] + "\n" + FAULTY[1] + "\n").encode() * 500_000)
+    command = [*("cache", "import", tmp_path / "rows.jsonl", "--store", tmp_path / "store", "--json")]
+    # What `wait4` says of a child includes the memory of the process that started it.
+    code = "import shutil, sys; from fcjax.__main__ import main; place = sys.argv.pop()\ntry: main()\n"
+    code += "finally: shutil.copyfile('/proc/self/status', place)"
+    began = time.monotonic()
+    with open(tmp_path / "out.json", "wb") as out, open(tmp_path / "errors", "wb") as errors:
+        words = [sys.executable, "-P", "-c", code, *map(str, command), str(tmp_path / "status")]
+        process = subprocess.run(words, stdout=out, stderr=errors, check=False)
+    assert time.monotonic() - began < 120
+    assert process.returncode == 1, (tmp_path / "errors").read_text()
+    assert int(re.search(r"VmHWM:\s+(\d+)", (tmp_path / "status").read_text())[1]) < 150_000  # kB
+    found = json.loads((tmp_path / "out.json").read_bytes())
+    assert (found["added"], found["n_faults"], len(found["faults"])) == (0, 1_000_000, 1000)
+    lines = (tmp_path / "errors").read_text().splitlines()
+    assert len(lines) == 21
+    assert lines[1].endswith(":2: created is 9007199254740992; allowed: a number from 0 to 253402300799")
+    assert lines[-1] == "fcjax: error: and 999,980 more"
+
+
+def test_faults_of_an_import_are_short_whatever_the_row(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("\n".join((*FAULTY, json.dumps(GOOD))) + "\n")
+    done = import_rows(tmp_path / "store", tmp_path / "rows.jsonl")
+    assert (done.added, done.n_faults, [fault.line for fault in done.faults]) == (1, 6, [1, 2, 3, 4, 5, 6])
+    assert max(len(fault.message) for fault in done.faults) < 500
+
+
+def test_long_rows_of_an_import_are_not_held_by_the_thousand(tmp_path):
+    long = json.dumps(GOOD | {"answer": {"text": "a" * (8 << 20)}})
+    with gzip.open(tmp_path / "rows.jsonl.gz", "wt", compresslevel=1) as rows:
+        rows.writelines(f"{long}\n" for _ in range(60))  # 480 MB
+    tracemalloc.start()
+    try:
+        done = import_rows(tmp_path / "store", tmp_path / "rows.jsonl.gz")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (done.added, done.known) == (1, 59)
+    assert peak < 250 << 20  # of 480 MB

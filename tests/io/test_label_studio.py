@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -341,3 +342,25 @@ def test_agreement_stays_in_its_bounds(pairs):
     assert percent_agreement(units) == pytest.approx(equal)
     for kappa in (pairwise_kappa(units), fleiss_kappa(units), krippendorff_alpha(units)):
         assert kappa is None or (-1.001 <= kappa <= 1 and (kappa == pytest.approx(1)) == (equal == 1))
+
+
+@pytest.mark.parametrize("digits", [10, 5000])
+def test_a_statement_of_a_number_with_many_digits_is_the_fault_of_its_task(tmp_path, digits):
+    result = {"from_name": "statement_" + "9" * digits, "value": {"choices": ["true"]}}
+    bad = exported("bad", "A", EMPTY | {"result": [result]})
+    judgements, faults = read(tmp_path, [bad, *EXPORT])
+    assert {one.task for one in judgements} == {"one", "two"}
+    (fault,) = faults
+    assert fault.field == "[0].annotations[0].result[0].from_name"
+    assert fault.message.endswith("allowed: statement_ and a number of at most 9 digits")
+    assert len(fault.message) < 200
+
+
+def test_the_faults_of_one_task_are_capped_and_found_in_linear_time(tmp_path):
+    """100,000 results that name nothing: quadratic time would be an hour."""
+    bad = exported("bad", "A", EMPTY | {"result": [{}] * 100_000})
+    began = time.monotonic()
+    judgements, faults = read(tmp_path, [bad, *EXPORT])
+    assert time.monotonic() - began < 60
+    assert (len(judgements), len(faults)) == (len(read(tmp_path, EXPORT)[0]), 101)
+    assert faults[-1].message == "the row has more than 100 faults; the first ones are listed"

@@ -8,13 +8,17 @@ import subprocess
 import sys
 
 import pytest
+from scripted_server import ScriptedServer
 
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt, Reply, Usage
+from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import Timeouts
+from fcjax.io.maintenance import export
 from fcjax.io.outcome import Again, Refused, StepDown
 from fcjax.io.providers import LitellmTransport, Price, count_tokens, price, price_at
+from fcjax.io.store import Store
 
 MODEL = "anthropic/claude-sonnet-4-5"
 
@@ -171,3 +175,51 @@ def test_prices_and_timeouts_that_make_no_sense(wrong):
     for name in ("connect", "read", "total"):
         with pytest.raises(SettingsError, match=f"timeout {name} is .*allowed"):
             Timeouts(**{name: wrong})
+
+
+KEY, OTHER = "sk-live-0123456789abcdef", "QzVeryOddSecret4711"
+
+
+def indiscreet(messages):
+    """A good reply of a server that repeats the key it was called with, and one of the environment."""
+    text = f"[yes] {KEY} and {OTHER}"
+    tokens = [("[", -0.1, []), ("yes", -0.2, [(KEY, -3.0), ("no", -2.0)]), ("]", -0.1, []), (" ", -0.1, [])]
+    tokens += [(KEY[:9], -0.1, []), (KEY[9:], -0.1, []), (" and ", -0.1, []), (OTHER, -0.1, [])]
+    return {"text": text, "tokens": tokens, "message": {"reasoning_content": f"The key is {KEY}, not {OTHER}."}}
+
+
+def test_keys_that_a_reply_repeats_are_neither_returned_nor_stored(monkeypatch, tmp_path):
+    """Through the real litellm, from a server on loopback."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", OTHER)
+    prompt = Prompt(messages=(("user", "Is it so?"),), template="test/1", top_logprobs=5)
+
+    async def main(server):
+        transport = LitellmTransport("openai/scripted", api_key=KEY, api_base=server.url)
+        with Store.open(tmp_path / "store") as store:
+            async with Client(transport, store=store) as client:
+                return await client.ask(prompt)
+
+    with ScriptedServer(indiscreet, key=KEY) as server:
+        reply = asyncio.run(main(server))
+        assert server.calls == 1
+    assert isinstance(reply, Reply), reply
+    assert (reply.text, reply.reasoning) == ("[yes] *** and ***", "The key is ***, not ***.")
+    assert [token.text for token in reply.tokens] == ["[", "yes", "]", " ", "***", " and ", "***"]
+    assert reply.tokens[1].top == (("no", -2.0),)
+    export(tmp_path / "store", tmp_path / "rows.jsonl")
+    rows = (tmp_path / "rows.jsonl").read_text()
+    for kept in (repr(reply), rows):
+        assert "[yes] *** and ***" in kept
+        assert not any(secret in kept for secret in (KEY, KEY[9:], OTHER))
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_keys_that_an_error_of_a_server_repeats_stay_out_of_reasons(status):
+    def answer(messages):
+        return {"status": status, "body": {"error": {"message": f"cannot use {KEY} here", "code": None}}}
+
+    prompt = Prompt(messages=(("user", "Is it so?"),), template="test/1")
+    with ScriptedServer(answer, key=KEY) as server:
+        found = send(prompt, "openai/scripted", api_key=KEY, api_base=server.url)
+    assert isinstance(found, (Refused, Again))
+    assert "cannot use *** here" in found.reason

@@ -327,13 +327,29 @@ def test_one_case_has_no_interval():
     assert (precision["value"], precision["low"], precision["high"]) == (1.0, None, None)
 
 
-def test_a_graph_beyond_the_limit_has_no_verdicts():
+def test_a_graph_beyond_the_limit_of_exact_inference_has_proved_verdicts():
     names = [f"c{i}" for i in range(8)]
     pairs = [says(x, y, "contradiction", 0.6 + i / 100) for i, x in enumerate(names) for y in names[i + 1 :]]
-    row = row_of(case(["a"], names, [*pairs, says("c0", "a")]), limits=Limits(exact_width=2), version="FR3")
-    if row["diagnostics"]["method"] == "conditioned":
-        assert row["diagnostics"]["rows"] >= 1
-        assert row["atoms"][0]["lower"] <= row["atoms"][0]["p"] <= row["atoms"][0]["upper"]
-    else:
-        assert (row["status"], row["measures"], row["atoms"][0]["p"]) == ("too_wide", None, None)
-        assert row["diagnostics"]["width"] > 2
+    given = case(["a"], names, [*pairs, says("c0", "a")])
+    exact = row_of(given, version="FR3")
+    row = row_of(given, limits=Limits(exact_width=2), version="FR3")
+    assert (exact["diagnostics"]["method"], exact["diagnostics"]["width"]) == ("exact", 7)
+    assert (row["diagnostics"]["method"], row["diagnostics"]["width"]) == ("conditioned", 7)
+    assert (row["status"], row["reason"], row["atoms"][0]["label"]) == ("ok", None, "supported")
+    assert row["diagnostics"]["rows"] > 1
+    assert row["atoms"][0]["p"] == pytest.approx(exact["atoms"][0]["p"], abs=1e-5)
+    assert row["atoms"][0]["lower"] <= exact["atoms"][0]["p"] <= row["atoms"][0]["upper"]
+
+
+def test_a_graph_beyond_all_limits_has_no_verdicts():
+    """Each of 26 atoms related to each of 53 contexts: width 26, whatever the order."""
+    atoms, contexts = [f"a{i}" for i in range(26)], [f"c{j}" for j in range(53)]
+    types = ("entailment", "contradiction")
+    pairs = [
+        says(c, a, types[(i * j) % 2], 0.6 + (i + j) / 400) for i, a in enumerate(atoms) for j, c in enumerate(contexts)
+    ]
+    row = row_of(case(atoms, contexts, pairs), limits=Limits(exact_width=20, rows=20))
+    assert (row["status"], row["measures"]) == ("too_wide", None)
+    assert row["reason"].startswith("exact inference needs width at least 26; allowed: 20 (exact_width)")
+    assert {(atom["p"], atom["label"], atom["status"]) for atom in row["atoms"]} == {(None, None, "too_wide")}
+    assert row["diagnostics"]["width"] >= 26
