@@ -44,7 +44,7 @@ def run(
                 found.append(finding)
                 if not (as_json or quiet):
                     verdict = click.style(f"{finding.verdict:<8}", fg=_COLORS[finding.verdict])
-                    click.echo(f"{verdict}{finding.name + ':':<10}{visible(finding.words)}")
+                    click.echo(f"{verdict}{finding.name + ':':<11}{visible(finding.words)}")
 
     if not (as_json or quiet):
         shell.echo(f"{transport.model} at {transport.name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,13 +13,14 @@ from random import Random
 from typing import Any, Final
 
 from fcjax.core.prompts import Failure, Prompt, Reply
-from fcjax.core.records import RelationType
+from fcjax.core.records import DISTRIBUTED, RelationType
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import Timeouts, Transport
 from fcjax.io.models import list_models
 from fcjax.io.pacing import Retry
 from fcjax.io.tokens import estimated_tokens
+from fcjax.runs.probe_pairs import PROBE_PAIRS
 from fcjax.stages.relate import Pair, Question, RelationModel
 
 _PREMISE: Final = (
@@ -30,6 +32,7 @@ _KNOWN: Final = {  # what the premise says of each, beyond doubt
     "The lighthouse keeper had three daughters.": RelationType.NEUTRAL,
 }
 _PASSAGE: Final = 4000  # characters that a context may have (SPEC 1)
+_EXPECTED: Final = 0.8  # share of the probe pairs that a fit model judges correctly, at least
 _CASE: Final = 26 * 53  # pairs of a long biography and its evidence
 
 
@@ -64,7 +67,7 @@ async def examine(
     timeouts: Timeouts | None = None,
     random: Random | None = None,
 ) -> AsyncGenerator[Check, None]:
-    """What can be found out about an endpoint by some `prompts` + 5 small prompts, as it is found out.
+    """What can be found out about an endpoint by some `prompts` + 35 small prompts, as it is found out.
 
     Without an answer to the first prompt nothing more is asked. Nothing is stored.
     """
@@ -83,6 +86,7 @@ async def examine(
         replies += [await client.ask(question.prompt()) for question in questions[1:]]
         yield _labels(questions, replies)
         yield _logprobs(questions, replies)
+        yield await _judgement(client, model)
         pack = Question(tuple(map(_pair, _KNOWN)), RelationModel(style="packed", max_tokens=max_tokens))
         yield _packed(pack, await client.ask(pack.prompt()))
         yield _context(context or await _context_by_refusal(client), max_tokens)
@@ -147,7 +151,7 @@ def _logprobs(questions: list[Question], replies: list[Reply | Failure]) -> Chec
     tokens = [token for reply in replies if isinstance(reply, Reply) for token in reply.tokens or ()]
     top = max((len(token.top) for token in tokens), default=0)
     answers = [q.read(r).get(0) for q, r in zip(questions, replies, strict=True) if isinstance(r, Reply)]
-    probabilities = [round(answer.p, 6) for answer in answers if answer and answer.p is not None]
+    probabilities = [round(answer.judged.p, 6) for answer in answers if answer and answer.judged is not None]
     values = {"top_logprobs": top, "probabilities": probabilities}
     remedy = "use --votes N to estimate probabilities from N more answers, or set a fixed one with --default P"
     if not tokens:
@@ -160,6 +164,50 @@ def _logprobs(questions: list[Question], replies: list[Reply | Failure]) -> Chec
     shown = ", ".join(f"{p:.4f}" for p in probabilities)
     words = f"{top} alternatives per token; label probabilities in this test: {shown}"
     return Check("logprobs", Verdict.GOOD, words, values)
+
+
+async def _judgement(client: Client, model: RelationModel) -> Check:
+    """Whether the model tells apart what a passage says, denies and leaves open, better than by chance."""
+    questions = [Question((_pair(probe.hypothesis, probe.premise),), model) for probe in PROBE_PAIRS]
+    said: dict[int, RelationType] = {}
+    async for (place, question), answer in client.ask_all(
+        enumerate(questions), prompt=lambda numbered: numbered[1].prompt()
+    ):
+        read = question.read(answer) if isinstance(answer, Reply) else {}
+        said |= {place: read[0].label} if 0 in read else {}
+    if not said:
+        words = "none of the answers to 30 easy pairs can be read: use another model"
+        return Check("judgement", Verdict.BAD, words, {"asked": len(questions), "read": 0})
+    right = sum(label is PROBE_PAIRS[place].label for place, label in said.items())
+    low, high = accuracy_interval(right, len(said))
+    counts = Counter(map(str, said.values()))
+    most, often = counts.most_common(1)[0]
+    values = {
+        "asked": len(questions),
+        "read": len(said),
+        "right": right,
+        "accuracy": round(right / len(said), 4),
+        "interval": [round(low, 4), round(high, 4)],
+        "said": {str(label): counts[str(label)] for label in DISTRIBUTED},
+    }
+    words = f"{right} of {len(said)} easy pairs are judged correctly (95 % interval {low:.2f} to {high:.2f})"
+    if often > len(said) / 2:
+        words += f"; it says {most} {often} times, and 10 would be right"
+    if low <= 1 / len(DISTRIBUTED):
+        words += ": no better than chance; calibrate it (fcjax calibrate), or use another wording or model"
+        return Check("judgement", Verdict.BAD, words, values)
+    if right < _EXPECTED * len(said):
+        words += ": calibrate it before its verdicts are used (fcjax calibrate), or use a stronger model"
+        return Check("judgement", Verdict.LIMITED, words, values)
+    return Check("judgement", Verdict.GOOD, words, values)
+
+
+def accuracy_interval(right: int, count: int) -> tuple[float, float]:
+    """Wilson's (1927) interval of 95 % for the share of which `right` of `count` are a sample."""
+    from scipy.stats import binomtest  # which takes a second to load
+
+    found = binomtest(right, count).proportion_ci(0.95, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def _packed(question: Question, reply: Reply | Failure) -> Check:

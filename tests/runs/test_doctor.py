@@ -13,7 +13,8 @@ from scripted_server import ScriptedServer, completion
 from fcjax.core.prompts import Failure
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.models import ModelInfo, list_models
-from fcjax.runs.doctor import examine
+from fcjax.runs.doctor import accuracy_interval, examine
+from fcjax.runs.probe_pairs import PROBE_PAIRS
 
 
 def knows(messages):
@@ -21,8 +22,18 @@ def knows(messages):
     content = messages[0]["content"]
     if "<claims>" in content:
         return '{"1": "entailment", "2": "contradiction", "3": "neutral"}'
+    for probe in PROBE_PAIRS:
+        if f"\n{probe.hypothesis}\n" in content:
+            return f"[{probe.label}]"
     answers = {"higher than": "entailment", "1921": "contradiction", "daughters": "neutral"}
     return f"[{next((label for words, label in answers.items() if words in content), 'neutral')}]"
+
+
+def mostly_contradicts(messages):
+    """Says contradiction of 12 pairs where that is wrong, and is right on the others."""
+    wrong = [probe.hypothesis for probe in PROBE_PAIRS if probe.label != "contradiction"][:12]
+    mistaken = any(f"\n{hypothesis}\n" in messages[0]["content"] for hypothesis in wrong)
+    return "[contradiction]" if mistaken else knows(messages)
 
 
 def without_logprobs(messages):
@@ -56,12 +67,14 @@ def examined(server, **more):
 def test_a_good_endpoint():
     with ScriptedServer(knows) as server:
         found = examined(server)
-        assert server.calls == 5 + 8
-    assert list(found) == ["models", "answer", "labels", "logprobs", "packed", "context", "speed"]
+        assert server.calls == 5 + len(PROBE_PAIRS) + 8
+    assert list(found) == ["models", "answer", "labels", "logprobs", "judgement", "packed", "context", "speed"]
     verdicts = {name: str(finding.verdict) for name, finding in found.items()}
     assert verdicts == dict.fromkeys(found, "good") | {"context": "limited"}
     assert found["labels"].values == {"asked": 3, "read": 3, "right": 3}
     assert len(found["logprobs"].values["probabilities"]) == 3
+    assert found["judgement"].values["accuracy"] == 1.0
+    assert found["judgement"].values["said"] == {"entailment": 10, "contradiction": 10, "neutral": 10}
     assert found["speed"].values["answered"] == 8
     assert found["speed"].values["prompts_per_second"] > 1
 
@@ -74,6 +87,9 @@ def test_a_good_endpoint():
         (reasons, "answer", "limited", "--max-tokens"),
         (says_its_context, "context", "limited", "only 2,048 tokens"),
         (lambda messages: "[neutral]", "labels", "limited", "1 are correct"),
+        (lambda messages: "[neutral]", "judgement", "bad", "it says neutral 30 times, and 10 would be right"),
+        (lambda messages: "well, well", "judgement", "bad", "none of the answers to 30 easy pairs can be read"),
+        (mostly_contradicts, "judgement", "limited", "18 of 30 easy pairs"),
         (lambda messages: "[neutral]", "packed", "limited", "use --style pairwise"),
         (lambda messages: "well, well", "labels", "bad", "such as 'well, well'"),
         (lambda messages: {"status": 404, "body": {"error": "no such model"}}, "answer", "bad", "no such model"),
@@ -84,6 +100,17 @@ def test_what_is_missing_is_said_with_a_remedy(answer, name, verdict, words):
         found = examined(server)
     assert found[name].verdict == verdict
     assert words in found[name].words
+
+
+def test_probe_pairs_are_balanced_and_no_two_are_the_same():
+    labels = [probe.label for probe in PROBE_PAIRS]
+    assert {labels.count(label) for label in set(labels)} == {10}
+    assert len({(probe.premise, probe.hypothesis) for probe in PROBE_PAIRS}) == 30
+
+
+@pytest.mark.parametrize(("right", "count", "want"), [(10, 30, (0.1923, 0.5122)), (30, 30, (0.8865, 1.0))])
+def test_the_interval_of_the_accuracy_is_wilsons(right, count, want):
+    assert accuracy_interval(right, count) == pytest.approx(want, abs=1e-4)
 
 
 def test_after_no_answer_nothing_more_is_asked():
@@ -102,7 +129,7 @@ def test_a_model_that_is_not_listed():
 
 
 def test_an_endpoint_that_cannot_keep_up():
-    with ScriptedServer(knows, weather=["ok"] * 5 + ["429 after 20ms"] * 4) as server:
+    with ScriptedServer(knows, weather=["ok"] * (5 + len(PROBE_PAIRS)) + ["429 after 20ms"] * 4) as server:
         found = examined(server)["speed"]
     assert found.verdict == "limited"
     assert "4 requests were repeated" in found.words
