@@ -14,6 +14,7 @@ from mutations import as_text
 
 from fcjax.core.prompts import Prompt, Reply, Token
 from fcjax.core.records import Atom, Case, Context
+from fcjax.correction.revision import revision
 from fcjax.correction.verdicts import Vocabulary
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import pack_answer, unpack_answer, unpack_found
@@ -41,6 +42,7 @@ class Reader:
     seeds: Sequence[bytes]
     errors: tuple[type[BaseException], ...] = ()
     share: float = 1.0  # of the time, compared with the other readers
+    elsewhere: bool = False  # whether it waits for another process, so that its own CPU time says little
 
 
 def dumped(value: Any) -> bytes:
@@ -115,7 +117,7 @@ def reply_of(data: bytes) -> Reply:
     def token(piece: str) -> Token:
         top = [(random.choice(pieces), random.choice((-0.1, -3.0, float("-inf"), float("nan")))) for _ in range(3)]
         raw = random.choice((None, None, piece.encode("utf-8", "surrogatepass")[:3]))
-        return Token(piece, random.choice(odds), tuple([*top, (piece, -0.2)]), raw)
+        return Token(piece, random.choice(odds), (*top, (piece, -0.2)), raw)
 
     return Reply(text=text or " ", tokens=tuple(map(token, pieces)), finish=random.choice(("stop", "stop", "length")))
 
@@ -170,6 +172,18 @@ def stages(data: bytes) -> None:
     for stage, case in ((Atomizer(), bare), (Reviser(), CASE), (QueryBuilder(), CASE), (Falsifier(), bare)):
         run(stage.run(case, ask))  # type: ignore[attr-defined]
     run(Summariser().run(CASE, ask))
+
+
+def revisions(data: bytes) -> None:
+    """A rewritten response from a reply, tagged or not."""
+    text = as_text(data)
+    asked = Prompt(messages=(("user", "Revise this.\n\n<response>\nRome is new.\n</response>"),), template="t/1")
+    for reply in (Reply(text=text or " "), Reply(text=f"<revised>{text}</revised>", finish="length")):
+
+        async def ask(prompt: Prompt, reply: Reply = reply) -> Reply:
+            return reply
+
+        run(revision(asked, "Rome is <new>.", ask, statements=["Rome is new."]))
 
 
 # Responses of servers: a status, headers and a body, as they come over the wire.

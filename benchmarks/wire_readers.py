@@ -22,6 +22,7 @@ from reply_readers import (
     outcome,
     relations,
     reply_of,
+    revisions,
     run,
     searches,
     stages,
@@ -29,7 +30,6 @@ from reply_readers import (
 )
 
 from fcjax.core.prompts import Prompt
-from fcjax.correction.revision import read_revision
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts
 from fcjax.io.models import list_models
@@ -175,7 +175,7 @@ def readers() -> list[Reader]:
         Reader("JSON-like", on_text(lambda text: (nodes_in(text), read_fields(text, ("summary",)))), LISTS + LABELS),
         Reader("summaries", lambda data: read_summary(reply_of(data)), LISTS),
         Reader("verdicts", on_text(lambda text: (VERDICTS.read(text), VERDICTS.read_numbered(text, 5))), LABELS),
-        Reader("revisions", on_text(lambda text: read_revision(text, "Rome is <old>.")), LISTS),
+        Reader("revisions", revisions, LISTS),
         Reader(
             "refusals", on_text(lambda text: (declines(text), own_words(text, "Take apart what a text says."))), LISTS
         ),
@@ -185,8 +185,8 @@ def readers() -> list[Reader]:
         Reader("responses of search services", searches, SEARCHES),
         Reader("model server on loopback", server.client, COMPLETIONS),
         Reader("search services on loopback", server.search, SEARCHES),
-        Reader("pages on loopback", server.page, pages),
+        Reader("pages on loopback", server.page, pages, elsewhere=True),
         Reader("HTML", html, PAGES, (ExtractionError,)),
         Reader("plain text", plain, PAGES, (ExtractionError,)),
-        Reader("PDF and HTML in a worker", in_worker, documents, (ExtractionError,), share=2.0),
+        Reader("PDF and HTML in a worker", in_worker, documents, (ExtractionError,), 2.0, True),
     ]

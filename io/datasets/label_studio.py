@@ -216,11 +216,14 @@ def _judgement(
             return None
         better = "neither" if choice == "Neither" else "corrected" if choice == corrected else "original"
         return Annotation(task, annotator, name, better)
-    if base == "statement" and tail.isdecimal():
+    if base == "statement" and tail.isdecimal() and len(tail) <= _DIGITS:
         choice, item = _choice(values, VERDICTS), int(tail)
         label = labels[item] if item < len(labels) else None
         return None if choice is None else Annotation(task, annotator, "statement", choice, None, item, label)
     return None
+
+
+_DIGITS: Final = 9  # of a statement's number, at most
 
 
 def _choice(values: Fields, allowed: tuple[str, ...]) -> str | None:
