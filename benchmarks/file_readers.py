@@ -82,7 +82,8 @@ PRIORS: Final = {
     "json": (b'{"example.org": 0.9, "a.b": 1}', b'{"priors": {"example.org": 0.9}}'),
     "csv": (b"domain,prior\nexample.org,0.9\n# no\na.b,1\n", b'"example.org",0.5\n'),
 }
-ROWS: Final = tuple((ROOT / "examples" / "replies.jsonl").read_bytes().splitlines(keepends=True)[:6]) + (
+ROWS: Final = (
+    *(ROOT / "examples" / "replies.jsonl").read_bytes().splitlines(keepends=True)[:6],
     dumped(
         {
             "kind": "search",
@@ -103,7 +104,8 @@ ROWS: Final = tuple((ROOT / "examples" / "replies.jsonl").read_bytes().splitline
 )
 PLANS: Final = (
     (ROOT / "examples" / "grid.yaml").read_bytes(),
-    b"data: [{name: d, path: claims.jsonl}]\nmodels: [m]\ncorrectors: [{method: rac, max_tokens: 500}]\ncritic: &c {version: FR1}\n"
+    b"data: [{name: d, path: claims.jsonl}]\nmodels: [m]\ncorrectors: [{method: rac, max_tokens: 500}]\n"
+    b"critic: &c {version: FR1}\n"
     b"scores: {judge: m, assessors: [factscore]}\nseed: 5\nstore: s.sqlite\n",
 )
 

@@ -30,13 +30,13 @@ from types import FrameType
 from typing import Any, Final
 
 HERE: Final = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE), str(HERE.parent / "tests" / "support")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "support")]
 
-import file_readers
-import wire_readers
-from machine import forget_peak, peak_mib
-from mutations import mutated
-from reply_readers import Reader
+import file_readers  # noqa: E402
+import wire_readers  # noqa: E402
+from machine import forget_peak, peak_mib  # noqa: E402
+from mutations import mutated  # noqa: E402
+from reply_readers import Reader  # noqa: E402
 
 SECONDS: Final = 12.0
 """Seconds that an input may take; pages and PDFs have a deadline of 10 of their own."""

@@ -104,13 +104,14 @@ _HEAD: Final = 1000  # characters of a text that a preamble may have; its patter
 _ABOUT: Final = r"(?:revised|corrected|rewritten|updated|improved|final|new)"
 _THING: Final = r"(?:response|answer|version|text|output)"
 _PREAMBLE: Final = re.compile(
-    rf"\A(?:(?:sure|certainly|of course|okay|ok)[!,.:]\s*)?(?:[#*_\s]*(?:here(?:['’]s| is| are)\b[^\n:]{{0,120}}"
-    rf"\b(?:{_ABOUT}|{_THING})\b[^\n:]{{0,80}}|(?:the )?{_ABOUT}\s+{_THING})\s*[*_]*\s*:[*_]*|"
+    rf"\A(?:(?:sure|certainly|of course|okay|ok)[!,.:]\s*+)?(?:[#*_\s]*+(?:here(?:['’]s| is| are)\b[^\n:]{{0,120}}"
+    rf"\b(?:{_ABOUT}|{_THING})\b[^\n:]{{0,80}}|(?:the )?{_ABOUT}\s+{_THING})\s*+[*_]*+\s*+:[*_]*|"
     rf"#+\s*(?:the )?{_ABOUT}\s+{_THING}\s*\n)\s*",
     re.IGNORECASE,
 )
 _POSTSCRIPT: Final = re.compile(
-    r"(?<![-–—*_#\s])([-–—*_#\s]++)(?:\(?(?:i|we)(?:['’]ve| have)? (?:also )?(?:changed|corrected|removed|revised|rewrote|updated|"
+    r"(?<![-–—*_#\s])([-–—*_#\s]++)"
+    r"(?:\(?(?:i|we)(?:['’]ve| have)? (?:also )?(?:changed|corrected|removed|revised|rewrote|updated|"
     r"replaced|fixed|adjusted)\b|(?:note|explanation|rationale|(?:summary of )?(?:the )?changes(?: made)?) ?[*_]*:)",
     re.IGNORECASE,
 )

@@ -341,3 +341,12 @@ def test_agreement_stays_in_its_bounds(pairs):
     assert percent_agreement(units) == pytest.approx(equal)
     for kappa in (pairwise_kappa(units), fleiss_kappa(units), krippendorff_alpha(units)):
         assert kappa is None or (-1.001 <= kappa <= 1 and (kappa == pytest.approx(1)) == (equal == 1))
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 10])
+def test_a_statement_whose_number_is_none_has_no_judgement(digits, tmp_path):
+    row = exported("one", "A", annotation(1, {"factuality_A": 5}, "A", ["false"]))
+    row["annotations"][0]["result"][2]["from_name"] = f"statement_{digits}"
+    (found,) = read_annotations(write(tmp_path / "export.jsonl", row))
+    assert not found.faults
+    assert [one.criterion for one in found.value] == ["factuality", "preferred"]
