@@ -255,7 +255,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="that one input may take")
     parser.add_argument("--reader", action="append", default=[], help="only readers with this in their name")
     parser.add_argument("--number", type=int, help="only this input of the first reader")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "fuzz")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "fuzz")
     return parser.parse_args(words)
 
 

@@ -2,9 +2,9 @@
 
     python -P benchmarks/linear_readers.py --out linear
 
-All worst texts are tried at a small size first; the slowest ones of each reader are then timed at the full sizes.
-Readers with a smaller limit are timed up to that. Exit code 1 if a reader takes over three times as long for twice the
-text.
+All worst texts are tried at a small size first. The slowest one of each reader is then timed at the full sizes, and the
+one whose time grows the most at a quarter of them. Readers with a smaller limit are timed up to that; with `--budget`,
+slow readers at smaller sizes. Exit code 1 if a reader takes over three times as long for twice the text.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from fuzz_readers import TooSlowError, readers, tried  # noqa: E402
 from reply_readers import Reader, wire  # noqa: E402
 
 MB: Final = 1_000_000
-SCREENED: Final = 8_000  # bytes of a text in the first round
+SCREENED: Final = 4_000  # bytes of a text in the first round
 LONGEST: Final = 20.0  # seconds of CPU time for one text
 MOST_RATIO: Final = 3.0
-NOISE: Final = 0.05  # seconds; ratios of shorter times say nothing
+NOISE: Final = 0.2  # seconds; ratios of shorter times say nothing
 
 TEXTS: Final = (
     *(" ", "\n", "\t", "a", "1", "-", "_", "*", "`", "\\", '"', "'"),
@@ -116,6 +116,7 @@ SKIPPED: Final = (
     "store files",
     "index files",
 )
+REPLIES: Final = ("lists", "JSON-like", "summaries", "revisions", "refusals", "stages")
 LIMITS: Final = {"plans (YAML)": 1 << 20, "configuration (TOML)": 1 << 20, "templates": 1 << 20, "headers": 1 << 16}
 
 
@@ -161,7 +162,7 @@ def worst_texts(reader: Reader) -> Iterable[Worst]:
         parts, frames = JSON + TEXTS, (("", ""), ('{"error":{"message":"', '"}}'), ('{"choices":[', "]}"))
     elif reader.name == "headers":
         parts, frames = NUMBERS + TEXTS, (("", "x"), ("Mon, 01 ", ""))
-    elif reader.seeds and reader.seeds[0][:1] in (b"{", b"[") and reader.name not in ("lists", "labels"):
+    elif reader.seeds and reader.seeds[0][:1] in (b"{", b"[") and reader.name not in REPLIES:
         parts, frames = JSON, (("", ""), ("[", "]"), ('{"id":1,"text":"', '"}'))
     else:
         parts, frames = TEXTS, replies
@@ -200,20 +201,26 @@ def timed(reader: Reader, data: bytes) -> tuple[float, str | None]:
     return best, ended
 
 
-def measured(reader: Reader, largest: int = 4 * MB, screened: int = SCREENED, kept: int = 1) -> list[Row]:
-    """The rows of a reader's slowest texts, and of those that grow the most."""
+def measured(
+    reader: Reader, largest: int = 4 * MB, screened: int = SCREENED, budget: float = float("inf")
+) -> list[Row]:
+    """The rows of a reader's slowest text, and of the one whose time grows the most; in about `budget` seconds."""
     largest = min(largest, LIMITS.get(reader.name, largest))
     small: list[tuple[float, float, Worst]] = []
+    size = min(screened, largest // 8)
     for worst in worst_texts(reader):
-        size = min(screened, largest // 8)
-        part, whole = (tried(reader, worst.of(reader.name, n), LONGEST)[2] for n in (size // 4, size))
+        part, whole = (
+            min(tried(reader, worst.of(reader.name, n), LONGEST)[2] for _ in "12") for n in (size // 4, size)
+        )
         small.append((whole, whole / max(part, 1e-4), worst))
-    slowest = sorted(small, key=lambda one: -one[0])[:kept]
-    steepest = sorted(small, key=lambda one: -one[1])[:kept]
+    most_seconds, _, slowest = max(small, key=lambda one: one[0])
+    while largest > 4 * screened and 2 * most_seconds * largest / size > budget:
+        largest //= 2
+    steepest = max(small, key=lambda one: one[1])[2]
     rows: list[Row] = []
-    for worst in dict.fromkeys(one[2] for one in (*slowest, *steepest)):
+    for worst, most in dict.fromkeys(((slowest, largest), (steepest, largest // 4))):
         row = Row(reader.name, worst.shown(), [], [])
-        for size in (largest // 4, largest // 2, largest):
+        for size in (most // 4, most // 2, most):
             seconds, ended = timed(reader, worst.of(reader.name, size))
             row.sizes.append(size)
             row.seconds.append(seconds)
@@ -250,9 +257,10 @@ def table(rows: Sequence[Row]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=float, default=4.0, help="megabytes of the largest text")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds for the slowest text of a reader")
     parser.add_argument("--screened", type=int, default=SCREENED, help="bytes of a text in the first round")
     parser.add_argument("--reader", action="append", default=[], help="only readers with this in their name")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "linear")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "fuzz")
     options = parser.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)
     kept: list[Row] = []
@@ -262,7 +270,7 @@ def main(words: Sequence[str] | None = None) -> int:
             if reader.name in SKIPPED:
                 continue
             began = time.monotonic()
-            rows = measured(reader, int(options.largest * MB), options.screened)
+            rows = measured(reader, int(options.largest * MB), options.screened, options.budget)
             rows = [again(reader, row) if row.ratio > MOST_RATIO else row for row in rows]
             rows.sort(key=lambda row: (-(row.ratio > MOST_RATIO), -row.seconds[-1]))
             everything += rows
