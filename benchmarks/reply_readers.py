@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+import orjson
 from mutations import as_text
 
-from fcjax.core.prompts import Prompt, Reply, Token
+from fcjax.core.prompts import Failure, Prompt, Reply, Token
 from fcjax.core.records import Atom, Case, Context
 from fcjax.correction.revision import revision
 from fcjax.correction.verdicts import Vocabulary
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import pack_answer, unpack_answer, unpack_found
+from fcjax.io.files.cases import case_to_dict, relation_to_dict
 from fcjax.io.http import read_discreetly
 from fcjax.io.outcome import Outcome, retry_after
 from fcjax.io.retrievers import serper, wikipedia
@@ -158,6 +160,7 @@ def relations(data: bytes) -> None:
 
     for question in QUESTIONS:
         for relation in run(relate(question, ask)):
+            orjson.dumps(relation_to_dict(relation))
             assert relation.probability is None or 0 < relation.probability < 1, relation
 
 
@@ -170,8 +173,14 @@ def stages(data: bytes) -> None:
 
     bare = Case(id="1", query=CASE.query, response=CASE.response)
     for stage, case in ((Atomizer(), bare), (Reviser(), CASE), (QueryBuilder(), CASE), (Falsifier(), bare)):
-        run(stage.run(case, ask))  # type: ignore[attr-defined]
-    run(Summariser().run(CASE, ask))
+        written(run(stage.run(case, ask)))  # type: ignore[attr-defined]
+    written(run(Summariser().run(CASE, ask)))
+
+
+def written(case: Case | Failure) -> None:
+    """What a stage has made of a reply can be written as JSON."""
+    if isinstance(case, Case):
+        orjson.dumps(case_to_dict(case))
 
 
 def revisions(data: bytes) -> None:
@@ -183,7 +192,8 @@ def revisions(data: bytes) -> None:
         async def ask(prompt: Prompt, reply: Reply = reply) -> Reply:
             return reply
 
-        run(revision(asked, "Rome is <new>.", ask, statements=["Rome is new."]))
+        found = run(revision(asked, "Rome is <new>.", ask, statements=["Rome is new."]))
+        orjson.dumps([found.text, found.why])
 
 
 # Responses of servers: a status, headers and a body, as they come over the wire.
@@ -298,8 +308,6 @@ def outcome(data: bytes) -> None:
 
 
 def _failure(read: Outcome) -> Any:
-    from fcjax.core.prompts import Failure
-
     assert not isinstance(read, Reply)
     assert read.reason.isprintable(), read.reason
     return Failure(read.kind, read.reason, 1)

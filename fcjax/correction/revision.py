@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.words import mended
 from fcjax.stages.answers import Ask, Reject, answers_to
 from fcjax.stages.parsing.refusals import declines
 
@@ -52,7 +53,7 @@ async def revision(
     known = {_bare(statement) for statement in statements}
 
     def read(reply: Reply) -> dict[int, str]:
-        text = read_revision(reply.text, response, cut=reply.finish == "length")
+        text = read_revision(mended(reply.text), response, cut=reply.finish == "length")
         fault = _fault(text, response, prompt, known, cut=reply.finish == "length")
         if not text and _TAG.search(reply.text):
             fault = "the answer repeats the prompt"

@@ -104,6 +104,11 @@ def test_no_answer_takes_long(sign, before, after):
     assert time.process_time() - began < 2
 
 
+def test_half_a_character_of_a_stored_reply_is_replaced():
+    """A reply from a store may hold it, and no results file can."""
+    assert read_by("Rome \ud800 is old.", TEXT).text == "Rome \ufffd is old."
+
+
 def test_a_fence_of_many_tildes_is_read_in_linear_time():
     """Every length of the opening fence was tried at every place: 2.3 s for 2,000 tildes."""
     began = time.process_time()
