@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 ENV = {**os.environ, "PYTHONSAFEPATH": "1"}
 
@@ -18,11 +20,11 @@ def run(script, *words):
 
 
 def test_no_reader_fails_on_a_hostile_input(tmp_path):
-    done = run("fuzz_readers.py", "--inputs", "60", "--seed", "12", "--out", str(tmp_path))
+    done = run("fuzz_readers.py", "--inputs", "40", "--seed", "12", "--out", str(tmp_path))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     rows = json.loads((tmp_path / "fuzz.json").read_text())["rows"]
     assert len(rows) > 40
-    assert all(row["inputs"] == 60 and row["refused"] < 60 and not row["crashes"] for row in rows)
+    assert all(row["inputs"] == 40 and row["refused"] < 40 and not row["crashes"] for row in rows)
 
 
 def test_an_input_is_repeated_by_its_number():
@@ -33,8 +35,12 @@ def test_an_input_is_repeated_by_its_number():
     assert size == again.stdout.split(",")[0]
 
 
+@pytest.mark.slow
 def test_readers_take_twice_the_time_for_twice_the_text(tmp_path):
-    """Of texts that are small, so that the test is short: a quadratic reader takes four times as long."""
-    done = run("linear_readers.py", "--largest", "0.2", "--screened", "2000", "--out", str(tmp_path))
+    """Of texts that are small, so that the test is short; `tests/stages/test_hostile_answers.py` has other readers."""
+    names = ("UAI", "TOML", "priors", "responses", "headers", "revisions", "refusals", "corpus")
+    chosen = [word for name in names for word in ("--reader", name)]
+    done = run("linear_readers.py", "--largest", "0.2", "--screened", "1000", *chosen, "--out", str(tmp_path))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert len(json.loads((tmp_path / "linear.json").read_text())) > 40
+    rows = json.loads((tmp_path / "linear.json").read_text())
+    assert {row["reader"] for row in rows} >= {"UAI models", "headers", "responses of a model server"}
