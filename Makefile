@@ -19,7 +19,7 @@ DEMO_STORE := $(VENV)/demo.sqlite
 # A folder named io stands in the root: keep the root off the path of every Python that starts here.
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test quick lint format types bench clean
+.PHONY: help demo test quick lint format types bench fuzz clean
 
 help:
 	@echo "make demo     install, score examples/cases.jsonl, critique and correct three bare responses"
@@ -28,6 +28,7 @@ help:
 	@echo "make lint     check style and format;  make format  mends both"
 	@echo "make types    check the types of the installed tree"
 	@echo "make bench    run the benchmarks beside their peer"
+	@echo "make fuzz     try hostile inputs on all readers for 20 minutes, and time them on their worst texts"
 	@echo "make clean    remove all that was made here, the virtual environment too"
 
 $(READY): pyproject.toml constraints.txt
@@ -105,6 +106,13 @@ types: $(READY)
 bench: $(BENCH_READY)
 	@echo "== Running the benchmarks"
 	@$(BIN)/python benchmarks/bench.py
+
+# Both write their tables to build/fuzz, and what a reader fails on beside them.
+fuzz: $(READY)
+	@echo "== Timing all readers on their worst texts"
+	@$(BIN)/python -P benchmarks/linear_readers.py --out build/fuzz
+	@echo "== Trying hostile inputs on all readers for 20 minutes"
+	@$(BIN)/python -P benchmarks/fuzz_readers.py --minutes 20 --out build/fuzz
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo-*.jsonl .pytest_cache .ruff_cache .mypy_cache .hypothesis

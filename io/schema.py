@@ -119,13 +119,16 @@ def _make_private(path: Path) -> None:
 def _open(path: Path, readonly: bool) -> sqlite3.Connection:
     if not readonly:
         return _connect(path, "rwc")
+    connection = None
     try:
         connection = _connect(path, "rw")
         connection.execute("PRAGMA query_only = ON")
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
+        if connection is not None:
+            connection.close()
         log = path.with_name(f"{path.name}-wal")
-        if is_busy(error) or (log.exists() and log.stat().st_size):
+        if not isinstance(error, sqlite3.OperationalError) or is_busy(error) or (log.exists() and log.stat().st_size):
             raise
         return _connect(path, "ro&immutable=1")  # a folder where no log can be made, and so no process writes
     return connection

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.words import mended
 from fcjax.stages.answers import Ask, Reject, answers_to
 from fcjax.stages.parsing.refusals import declines
 
@@ -52,7 +53,7 @@ async def revision(
     known = {_bare(statement) for statement in statements}
 
     def read(reply: Reply) -> dict[int, str]:
-        text = read_revision(reply.text, response, cut=reply.finish == "length")
+        text = read_revision(mended(reply.text), response, cut=reply.finish == "length")
         fault = _fault(text, response, prompt, known, cut=reply.finish == "length")
         if not text and _TAG.search(reply.text):
             fault = "the answer repeats the prompt"
@@ -83,10 +84,10 @@ def read_revision(text: str, response: str, cut: bool = False) -> str:
             return ""
     elif cut:
         return ""
-    elif (match := _POSTSCRIPT.search(text)) and not _POSTSCRIPT.search(f"\n\n{response}"):
-        text = text[: match.start()]
+    elif (start := _postscript(text)) is not None and _postscript(f"\n\n{response}") is None:
+        text = text[:start]
     text = _unfenced(text.strip())
-    if match := _PREAMBLE.match(text):
+    if match := _PREAMBLE.match(text[:_HEAD]):
         text = _unfenced(text[match.end() :].strip())
     if "&lt;" not in response:
         text = text.replace("&lt;", "<")
@@ -99,27 +100,45 @@ def read_revision(text: str, response: str, cut: bool = False) -> str:
 
 _OPENING: Final = re.compile(r"<\s*revised\s*>", re.IGNORECASE)
 _CLOSING: Final = re.compile(r"<\s*/\s*revised\s*>", re.IGNORECASE)
-_FENCE: Final = re.compile(r"\A(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*\Z", re.DOTALL)
+_FENCE: Final = re.compile(r"(`{3,}+|~{3,}+)[^\n`]*+\n")
+_HEAD: Final = 1000  # characters of a text that a preamble may have; its pattern takes the square of their time
 _ABOUT: Final = r"(?:revised|corrected|rewritten|updated|improved|final|new)"
 _THING: Final = r"(?:response|answer|version|text|output)"
 _PREAMBLE: Final = re.compile(
-    rf"\A(?:(?:sure|certainly|of course|okay|ok)[!,.:]\s*)?(?:[#*_\s]*(?:here(?:['’]s| is| are)\b[^\n:]{{0,120}}"
-    rf"\b(?:{_ABOUT}|{_THING})\b[^\n:]{{0,80}}|(?:the )?{_ABOUT}\s+{_THING})\s*[*_]*\s*:[*_]*|"
+    rf"\A(?:(?:sure|certainly|of course|okay|ok)[!,.:]\s*+)?(?:[#*_\s]*+(?:here(?:['’]s| is| are)\b[^\n:]{{0,120}}"
+    rf"\b(?:{_ABOUT}|{_THING})\b[^\n:]{{0,80}}|(?:the )?{_ABOUT}\s+{_THING})\s*+[*_]*+\s*+:[*_]*|"
     rf"#+\s*(?:the )?{_ABOUT}\s+{_THING}\s*\n)\s*",
     re.IGNORECASE,
 )
 _POSTSCRIPT: Final = re.compile(
-    r"\n\s*\n[-–—*_#\s]*(?:\(?(?:i|we)(?:['’]ve| have)? (?:also )?(?:changed|corrected|removed|revised|rewrote|updated|"
+    r"(?<![-–—*_#\s])([-–—*_#\s]++)"
+    r"(?:\(?(?:i|we)(?:['’]ve| have)? (?:also )?(?:changed|corrected|removed|revised|rewrote|updated|"
     r"replaced|fixed|adjusted)\b|(?:note|explanation|rationale|(?:summary of )?(?:the )?changes(?: made)?) ?[*_]*:)",
     re.IGNORECASE,
 )
-"""A remark of the model on its work, below a response without tags."""
+"""A remark of the model on its work, below a response without tags, and what stands between the two."""
+_EMPTY_LINE: Final = re.compile(r"\n\s*\n")
+
+
+def _postscript(text: str) -> int | None:
+    """Where a remark begins: at an empty line with nothing but marks between it and the remark's words."""
+    for match in _POSTSCRIPT.finditer(text):
+        if line := _EMPTY_LINE.search(text, *match.span(1)):
+            return line.start()
+    return None
 
 
 def _unfenced(text: str) -> str:
     """The text inside a fence that surrounds all of it."""
-    match = _FENCE.match(text)
-    return match[2].strip() if match and match[1] not in match[2] else text
+    opening = _FENCE.match(text)
+    if not opening:
+        return text
+    body, mark = text[opening.end() :].rstrip(), opening[1]
+    size = min(len(mark), len(body) - len(body.rstrip(mark[0])))
+    if size < (3 if mark[0] == "~" else len(mark)):  # a longer fence of tildes may be closed by a shorter one
+        return text
+    inner = body[:-size].removesuffix("\n")
+    return inner.strip() if mark[:size] not in inner else text
 
 
 # Replies that cannot be a response
@@ -181,12 +200,13 @@ _VERDICT: Final = re.compile(
     r"[^.\n]{0,80}\b(?:false|incorrect|inaccurate|unverified|not supported|errors?|mistakes?)\b",
     re.IGNORECASE,
 )
-_MARK: Final = re.compile(r"\A[\s>#*•\-–—]*(?:\(?\d{1,3}[.):]\s*)?|[\s.:;*_]+\Z")
+_MARK: Final = re.compile(r"[\s>#*•\-–—]*(?:\(?\d{1,3}[.):]\s*)?")
+_ENDS: Final = ".:;*_" + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 
 
 def _bare(line: str) -> str:
     """A line without its number, bullet and end marks, in lower case, with single spaces."""
-    return " ".join(_MARK.sub("", line).casefold().replace("&lt;", "<").split())
+    return " ".join(_MARK.sub("", line, count=1).rstrip(_ENDS).casefold().replace("&lt;", "<").split())
 
 
 def _lines(text: str) -> set[str]:

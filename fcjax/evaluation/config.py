@@ -39,7 +39,11 @@ def _existing(what: str, folders: bool) -> BeforeValidator:
         if not (isinstance(value, str) and value.strip()):
             return value
         path = Path(info.context or ".") / value
-        if not (path.exists() if folders else path.is_file()):
+        try:
+            found = path.exists() if folders else path.is_file()
+        except OSError:  # such as a name that is too long
+            found = False
+        if not found:
             raise ConfigError("", repr(value), f"{what}; nothing was found at {path}")
         return path
 

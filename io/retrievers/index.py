@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import file_digest, sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -122,8 +123,7 @@ class Index:
             raise ValueError(f"{path} does not contain a complete index of format {FORMAT}")
         if about.get("digests") != {name: _hashed(path / name) for name in sizes}:
             raise ValueError(f"{path} is damaged")
-        arrays: Any = (np.load(path / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in _ARRAYS)
-        self._worth, self._having, self._starts, self._places = map(np.asarray, arrays)
+        self._worth, self._having, self._starts, self._places = (_loaded(path / f"{key}.npy") for key in _ARRAYS)
         words = orjson.loads((path / _WORDS).read_bytes())
         with open(path / _PASSAGES, "rb") as stream:
             self._passages = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -154,6 +154,7 @@ class Index:
             and self._starts[-1] == len(self._having) == len(self._worth)
             and bool((np.diff(self._starts) >= 0).all())
             and (not len(self._having) or 0 <= self._having.min() <= self._having.max() < self.size)
+            and all(_is_passage(self._passages[start:end]) for start, end in pairwise(self._places.tolist()))
         )
 
     @classmethod
@@ -191,6 +192,25 @@ class Index:
 
     def close(self) -> None:
         self._passages.close()
+
+
+def _loaded(path: Path) -> np.ndarray[Any, Any]:
+    """The array in a file, mapped into memory. Raises `OSError` or `ValueError`."""
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except OSError:
+        raise
+    except Exception as error:  # its header is read as Python, with whatever that raises
+        raise ValueError(f"{path} is not an array ({type(error).__name__})") from error
+
+
+def _is_passage(line: bytes) -> bool:
+    """Whether a line of the passages' file holds a title, a text and a link."""
+    try:
+        parts = orjson.loads(line)
+    except ValueError:
+        return False
+    return isinstance(parts, list) and len(parts) == 3 and all(isinstance(part, str | None) for part in parts)
 
 
 def _hashed(path: Path) -> str:

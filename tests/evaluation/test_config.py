@@ -48,6 +48,12 @@ def test_arguments_that_a_method_refuses_are_named_with_their_place(tmp_path, co
         plan_of(tmp_path, corrector)
 
 
+def test_a_path_that_is_too_long_is_not_found(tmp_path):
+    (tmp_path / "grid.yaml").write_text(f"data: [{'a' * 5000}]\nmodels: [m]\ncorrectors: [llm1]\n")
+    with pytest.raises(SettingsError, match="nothing was found at"):
+        read_plan(tmp_path / "grid.yaml")
+
+
 def test_a_key_without_a_value_has_its_default(tmp_path):
     plan = plan_of(tmp_path, "{name: factcorrector, theta: , guards: , pool: true}")
     assert plan.correctors["factcorrector"].arguments == {"pool": True}

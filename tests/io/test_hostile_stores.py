@@ -16,9 +16,9 @@ import zlib
 
 import pytest
 
-from fcjax.core.errors import InputError
+from fcjax.core.errors import InputError, OutputError
 from fcjax.core.prompts import Prompt, Reply
-from fcjax.io import entries
+from fcjax.io import entries, schema
 from fcjax.io.maintenance import export, import_rows, inventory, prune
 from fcjax.io.store import Store, prompt_key
 
@@ -262,3 +262,22 @@ def test_long_rows_of_an_import_are_not_held_by_the_thousand(tmp_path):
         tracemalloc.stop()
     assert (done.added, done.known) == (1, 59)
     assert peak < 250 << 20  # of 480 MB
+
+
+@pytest.mark.parametrize("content", [b"no database" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_no_connection_to_a_damaged_store_stays_open(content, tmp_path, monkeypatch):
+    made = []
+    connect = schema._connect
+
+    def counted(*where):
+        made.append(connect(*where))
+        return made[-1]
+
+    monkeypatch.setattr(schema, "_connect", counted)
+    (tmp_path / "store").write_bytes(content)
+    with pytest.raises((InputError, OutputError)):
+        Store.open(tmp_path / "store", readonly=True)
+    assert made
+    for connection in made:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")

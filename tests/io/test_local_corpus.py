@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -435,6 +436,38 @@ def test_an_index_changed_at_equal_length_is_made_anew(part, hides, folder, monk
     (found,) = again.find("warship", 1)
     assert found.link == "vasa.md"
     assert "1628" in (found.text or "")
+
+
+@pytest.mark.parametrize("line", ["5", '["a", "b"]', '["a", 5, "c"]', '{"a": 1}', "not JSON", '["\\ud800", "b", "c"]'])
+def test_an_index_whose_passages_are_none_is_no_index(line, tmp_path):
+    """Its name and digests are right: whoever writes into the folder can compute them."""
+    draft = indexes.Draft(tmp_path)
+    draft.finish(draft.write([Passage(title="Rome", text="Rome is old.", link="a")]))
+    (place,) = tmp_path.glob("*[!t]")
+    assert indexes.Index.load(place)
+    (place / "passages.jsonl").write_text(line + "\n")
+    np.save(place / "places.npy", np.array([0, len(line) + 1]))
+    about = json.loads((place / "about.json").read_text())
+    for name in ("passages.jsonl", "places.npy"):
+        about["bytes"][name] = (place / name).stat().st_size
+        about["digests"][name] = hashlib.sha256((place / name).read_bytes()).hexdigest()
+    (place / "about.json").write_text(json.dumps(about))
+    digest = hashlib.sha256(f"{indexes.FORMAT} {indexes.K1} {indexes.B}".encode() + f"{line}\n".encode()).hexdigest()
+    assert indexes.Index.load(place.rename(tmp_path / digest[:32])) is None
+
+
+def test_an_array_whose_header_is_not_python_is_made_anew(folder, monkeypatch):
+    """NumPy reads headers of its first version as Python, and raises what the tokenizer does."""
+    monkeypatch.setattr("fcjax.io.retrievers.local._FRESH", -10_000_000_000)
+    name = opened(folder).name
+    (place,) = (path for path in (folder.parent / "indexes").iterdir() if path.is_dir())
+    content = bytearray((place / "worth.npy").read_bytes())
+    content[20:40] = b"(" * 20
+    (place / "worth.npy").write_bytes(content)
+    about = json.loads((place / "about.json").read_text())
+    about["digests"]["worth.npy"] = hashlib.sha256(content).hexdigest()
+    (place / "about.json").write_text(json.dumps(about))
+    assert opened(folder).name == name
 
 
 def test_an_index_is_for_this_user_alone(folder):

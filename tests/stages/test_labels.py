@@ -469,3 +469,12 @@ def test_numbers_that_are_too_long_and_deep_nesting_are_unreadable(text):
     began = time.perf_counter()
     assert set(read_labels(text, 2)) <= {1, 2}
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("text", ["\ud800 [neutral]", "[neutral] \udfff", "\ud800"])
+def test_half_a_character_in_a_stored_reply_is_no_error(text):
+    tokens = (Token(text, math.log(0.8), (("\ud800", -3.0),)), Token("[neutral]", math.log(0.8)))
+    reply = Reply(text=f"{text}[neutral]", tokens=tokens)
+    found = read_label(reply.text)
+    assert found
+    assert probability(reply, found) == pytest.approx(0.8)

@@ -284,10 +284,10 @@ def _place(whole: bytes, text: str, start: int) -> int | None:
     up to the answer. Then the rest of the answer is looked for from the end, with any bytes in place of its characters
     beyond ASCII.
     """
-    answer = whole.rfind(_unmarked(text.encode()))  # the last one: a model's reasoning comes before
+    answer = whole.rfind(_unmarked(_encoded(text)))  # the last one: a model's reasoning comes before
     if answer >= 0:
-        return answer + len(_unmarked(text[:start].encode()))
-    rest = _BEYOND_ASCII.split(_unmarked(text[start:].encode()).lstrip(_BYTES_BEYOND_ASCII))
+        return answer + len(_unmarked(_encoded(text[:start])))
+    rest = _BEYOND_ASCII.split(_unmarked(_encoded(text[start:])).lstrip(_BYTES_BEYOND_ASCII))
     if not rest[0]:
         return None
     found = [match.start() for match in re.finditer(_BEYOND_ASCII.pattern.join(map(re.escape, rest)), whole)]
@@ -309,6 +309,11 @@ _OPENING_MARKS: Final = re.compile(rf"(?:{_OPENERS}[ \t]*)+\Z")
 _MARKS: Final = ((b"\xc4\xa0", b" "), (b"\xe2\x96\x81", b" "), (b"\xc4\x8a", b"\n"))  # of tokenizers, for white space
 
 
+def _encoded(text: str) -> bytes:
+    """UTF-8, with `?` for half of a character, which a reply from a store may hold."""
+    return text.encode(errors="replace")
+
+
 def _unmarked(text: bytes) -> bytes:
     """Text without the marks that some servers leave in tokens."""
     for mark, meaning in _MARKS:
@@ -317,13 +322,13 @@ def _unmarked(text: bytes) -> bytes:
 
 
 def _bytes(token: Token) -> bytes:
-    return token.raw if token.raw is not None else _unmarked(token.text.encode())
+    return token.raw if token.raw is not None else _unmarked(_encoded(token.text))
 
 
 def _odds(token: Token) -> tuple[float | None, Mapping[str, float]]:
     """The probability of the token that was chosen, and of each alternative; None where it is not known."""
-    listed = {_unmarked(text.encode()).decode(): logprob for text, logprob in token.top}
-    chosen = listed.pop(_unmarked(token.text.encode()).decode(), None)
+    listed = {_unmarked(_encoded(text)).decode(): logprob for text, logprob in token.top}
+    chosen = listed.pop(_unmarked(_encoded(token.text)).decode(), None)
     chosen = token.logprob if token.logprob is not None else chosen
     if chosen is None or math.isnan(chosen):
         return None, {}
