@@ -49,8 +49,8 @@ def test_arguments_that_a_method_refuses_are_named_with_their_place(tmp_path, co
 
 
 def test_a_path_that_is_too_long_is_not_found(tmp_path):
-    (tmp_path / "grid.yaml").write_text(f"data: [{'a' * 5000}]\nmodels: [m]\ncorrectors: [llm1]\n")
-    with pytest.raises(SettingsError, match="nothing was found at"):
+    (tmp_path / "grid.yaml").write_text(f"data: [{{name: d, path: {'a' * 5000}}}]\nmodels: [m]\ncorrectors: [llm1]\n")
+    with pytest.raises(SettingsError, match=r"data\[0\]\.path is .*; nothing was found at"):
         read_plan(tmp_path / "grid.yaml")
 
 
