@@ -112,8 +112,8 @@ def test_where_nothing_is_left_the_two_others_share_what_comes_free() -> None:
 @pytest.mark.parametrize("encoding", ["implication", "conditional"])
 def test_the_other_encodings_do_not_read_the_distribution(encoding: Encoding) -> None:
     for type in ("entailment", "contradiction", "equivalence"):
-        plain, told = pair(type, 0.8), pair(type, 0.8, spread(0.3, 0.3, 0.4))
-        one, other = (FactGraph.from_dict(data, encoding=encoding) for data in (plain, told))
+        plain, distributed = pair(type, 0.8), pair(type, 0.8, spread(0.3, 0.3, 0.4))
+        one, other = (FactGraph.from_dict(data, encoding=encoding) for data in (plain, distributed))
         assert (one.tables == other.tables).all()
         assert (one.slopes() == other.slopes()).all()
         assert other.probabilities() == [0.8]
@@ -180,7 +180,7 @@ def test_release_cli_is_implication_with_the_releases_context_prior() -> None:
     assert PRESETS["release-cli"] == ("implication", 0.9)
     row = case(says("c", "a", "entailment", 0.9))
     graph = FactGraph.from_case(row, preset="release-cli")
-    assert solved(graph).p["a"] == pytest.approx(0.9 * 0.9 / (0.9 * 1.0 + 0.1 * 1.8) * 1.0 + 0.09 / 1.08)
+    assert solved(graph).p["a"] == pytest.approx(5 / 6)
 
 
 # As JSON
