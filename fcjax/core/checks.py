@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Final
 
 from fcjax.core.errors import Fault, SettingsError
-from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status
+from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
 
 _TEXTS = (str, type(None))
+
+SUM_TOLERANCE: Final = 1e-3
+"""How far the probabilities of a distribution may be from adding up to 1."""
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = False) -> None:
@@ -61,7 +64,33 @@ def relation_faults(relation: Relation, known: Collection[str], place: str) -> l
         if not is_probability or not isinstance(relation.type, RelationType):
             seen = f"type {relation.type!r:.40}, probability {p!r:.40}"
             faults.append(Fault(f"{seen}; allowed: a RelationType and a number from 0 to 1", field=place))
+        if relation.distribution is not None and not is_distribution(relation.distribution):
+            seen = f"distribution is {relation.distribution!r:.60}"
+            allowed = f"the probabilities of {', '.join(DISTRIBUTED)}, which add up to 1, or None"
+            faults.append(Fault(f"{seen}; allowed: {allowed}", field=place))
     return faults
+
+
+def is_distribution(value: Any) -> bool:
+    """Whether `value` is a `Distribution`: three numbers from 0 to 1 that add up to 1, to `SUM_TOLERANCE`."""
+    return (
+        isinstance(value, tuple)
+        and len(value) == len(DISTRIBUTED)
+        and all(is_number(p, 0, 1) for p in value)
+        and abs(sum(value) - 1) <= SUM_TOLERANCE
+    )
+
+
+def parse_distribution(value: Any) -> Distribution | None:
+    """The distribution of an object of probabilities by answer, scaled to add up to 1; None where it is not one."""
+    if not (isinstance(value, Mapping) and value.keys() == {*map(str, DISTRIBUTED)}):
+        return None
+    numbers = tuple(value[answer] for answer in DISTRIBUTED)
+    if not is_distribution(numbers):
+        return None
+    scale = 1.0 if abs(sum(numbers) - 1) <= 1e-9 else sum(numbers)  # to the byte where there is nothing to do
+    entailment, contradiction, neutral = (float(p / scale) for p in numbers)
+    return entailment, contradiction, neutral
 
 
 def case_faults(case: Case) -> list[Fault]:

@@ -111,6 +111,8 @@ class _Majority:
         atoms = {atom.id for atom in ready.case.atoms or ()}
         counts: dict[str, list[int]] = {}
         for relation in ready.graph.relations:
+            if relation.type is RelationType.NEUTRAL:
+                continue
             for end, other in ((relation.source, relation.target), (relation.target, relation.source)):
                 if end in atoms and other not in atoms:
                     counts.setdefault(end, [0, 0])[relation.type is RelationType.CONTRADICTION] += 1

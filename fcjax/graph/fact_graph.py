@@ -6,6 +6,7 @@ together by concatenation. Its factors are plain 2 x 2 tables: nothing below thi
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 import sys
@@ -17,10 +18,18 @@ from typing import Any, get_args
 import numpy as np
 from jaxtyping import Float, Int
 
-from fcjax.core.checks import case_faults, check_choice, check_number, id_faults, is_number, relation_faults
+from fcjax.core.checks import (
+    case_faults,
+    check_choice,
+    check_number,
+    id_faults,
+    is_number,
+    parse_distribution,
+    relation_faults,
+)
 from fcjax.core.errors import Fault, InputError, counted
-from fcjax.core.records import Case, Context, MarkovModel, Relation, RelationType
-from fcjax.graph.factors import ATOM_PRIOR, PRESETS, Encoding, factor_table
+from fcjax.core.records import DISTRIBUTED, Case, Context, Distribution, MarkovModel, Relation, RelationType
+from fcjax.graph.factors import ATOM_PRIOR, OWN, PRESETS, Encoding, factor_slope, factor_table
 from fcjax.graph.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
 
 SHOWN = 50  # factors in a notebook's table
@@ -81,8 +90,9 @@ class FactGraph:
     ) -> FactGraph:
         """A graph of `{"nodes": [...], "edges": [...]}` (SPEC 7, 8); `from`/`to`/`relation` are accepted too.
 
-        A node's `probability` is its prior; without one it has the default of its kind. Neutral edges make no factor.
-        Raises `InputError` with every fault that was found.
+        A node's `probability` is its prior; without one it has the default of its kind. An edge may have a
+        `distribution`, the probabilities of all three answers by name. Neutral edges make factors in the encoding
+        `soft` only. Raises `InputError` with every fault that was found.
         """
         priors = _priors(encoding, context_prior, atom_prior)
         faults: list[Fault] = []
@@ -114,7 +124,8 @@ class FactGraph:
                 continue
             source, target = edge.get("source", edge.get("from")), edge.get("target", edge.get("to"))
             p = _probability(edge.get("probability"), f"{place}.probability", faults)
-            relations.append(Relation(source=source, target=target, type=type, probability=p))
+            q = _distribution(edge.get("distribution"), f"{place}.distribution", faults)
+            relations.append(Relation(source=source, target=target, type=type, probability=p, distribution=q))
             faults += relation_faults(relations[-1], count.keys(), place)
         if twice := sorted(name for name in count if count[name] > 1):
             faults.append(Fault(f"ids {twice} occur more than once; allowed: one node per id", field="nodes"))
@@ -135,9 +146,9 @@ class FactGraph:
     ) -> FactGraph:
         """The graph of a case: duplicates merged, relations chosen by `version`, priors by `preset` (SPEC 2).
 
-        `encoding` and `context_prior` override the preset's. Failed and neutral relations make no factor. Raises
-        `InputError` with every fault of the case, such as a relation that names an unknown id or an id that occurs
-        twice, and `SettingsError` for an unknown preset, encoding or version.
+        `encoding` and `context_prior` override the preset's. Failed relations make no factor, neutral ones in the
+        encoding `soft` only. Raises `InputError` with every fault of the case, such as a relation that names an unknown
+        id or an id that occurs twice, and `SettingsError` for an unknown preset, encoding or version.
         """
         check_choice("preset", preset, PRESETS)
         check_choice("version", version, get_args(Version), none=True)
@@ -152,9 +163,10 @@ class FactGraph:
         contexts = merge(((context.id, context.evidence) for context in case.contexts or ()), aliases)
         believed = {context.id: _believed(context, context_prior) for context in case.contexts or ()}
         kinds: dict[str, Kind] = {**dict.fromkeys(atoms, "atom"), **dict.fromkeys(contexts, "context")}
-        answers = merge_parallel(case.relations or (), aliases)
+        soft = encoding == "soft"
+        answers = merge_parallel(case.relations or (), aliases, neutral=soft)
         own = own_contexts(case, aliases) if version == "FR1" else {}
-        relations = select(answers, kinds, version, own)
+        relations = select(answers, kinds, version, own, neutral=soft)
         weights = [priors["atom"]] * len(atoms)
         weights += [believed[name] for name in contexts]
         return replace(_build(list(kinds), list(kinds.values()), weights, relations, encoding, priors), aliases=aliases)
@@ -206,18 +218,26 @@ class FactGraph:
     def slopes(self) -> Float[np.ndarray, "E 2 2"]:
         """The derivative of every table with respect to its relation's probability; tables are linear in it (SPEC 2).
 
-        Raises `InputError` for bare models: their factors have no probability.
+        In the encoding `soft` the two other answers keep their proportion. Raises `InputError` for bare models: their
+        factors have no probability.
         """
         encoding = self.encoding
         if encoding is None:
             raise InputError("a bare Markov model has factors but no relations; allowed: a graph of relations")
-        by_type: dict[RelationType | None, np.ndarray] = {
-            type: np.array(factor_table(type, 1.0, encoding, 0.5)) - np.array(factor_table(type, 0.0, encoding, 0.5))
-            for type in RelationType
-            if type is not RelationType.NEUTRAL
-        }
-        slopes = [by_type[relation.type] for relation in self.relations]
+        slope = functools.cache(factor_slope)
+        slopes = [slope(_type(r), encoding, r.distribution if encoding == "soft" else None) for r in self.relations]
         return np.array(slopes, np.float64).reshape(-1, 2, 2)
+
+    def probabilities(self) -> Float[np.ndarray, " E"]:
+        """The probability of every relation that its table is made with, and that `slopes` are with respect to.
+
+        In the encoding `soft`, where a relation has a distribution, that of its type in it.
+        """
+        soft = self.encoding == "soft"
+        given = [
+            r.distribution[OWN[_type(r)]] if soft and r.distribution is not None else p_of(r) for r in self.relations
+        ]
+        return np.array(given, np.float64)
 
     def to_model(self) -> MarkovModel:
         """The same network as a bare Markov model: one unary factor per variable, one binary factor per relation.
@@ -247,6 +267,7 @@ class FactGraph:
             ],
             "edges": [
                 {"source": r.source, "target": r.target, "type": str(r.type), "probability": r.probability}
+                | ({} if r.distribution is None else {"distribution": _by_answer(r.distribution)})
                 for r in self.relations
             ],
         }
@@ -309,6 +330,23 @@ def _probability(value: Any, place: str, faults: list[Fault]) -> float:
     return 0.5
 
 
+def _distribution(value: Any, place: str, faults: list[Fault]) -> Distribution | None:
+    parsed = None if value is None else parse_distribution(value)
+    if value is not None and parsed is None:
+        allowed = f"an object with the probabilities of {', '.join(DISTRIBUTED)}, which add up to 1, or None"
+        faults.append(Fault(f"distribution is {value!r:.60}; allowed: {allowed}", field=place))
+    return parsed
+
+
+def _by_answer(distribution: Distribution) -> dict[str, float]:
+    return dict(zip(map(str, DISTRIBUTED), distribution, strict=True))
+
+
+def _type(relation: Relation) -> RelationType:
+    assert relation.type is not None  # only failed relations lack one, and they make no factor
+    return relation.type
+
+
 def _build(
     ids: list[str],
     kinds: list[Kind],
@@ -321,12 +359,12 @@ def _build(
     index = {name: v for v, name in enumerate(ids)}
     ends, tables, kept = [], [], []
     for relation in relations:
-        if relation.type is None or relation.type is RelationType.NEUTRAL:
+        if relation.type is None or (relation.type is RelationType.NEUTRAL and encoding != "soft"):
             continue
         source, target = index[relation.source], index[relation.target]
         b = priors["context" if kinds[source] == kinds[target] == "context" else "atom"]
         ends.append((source, target))
-        tables.append(factor_table(relation.type, p_of(relation), encoding, b))
+        tables.append(factor_table(relation.type, p_of(relation), encoding, b, relation.distribution))
         kept.append(relation)
     true = np.array(weights, np.float64)
     return FactGraph(

@@ -29,11 +29,18 @@ def merge(texts: Iterable[tuple[str, str]], aliases: dict[str, str]) -> list[str
 Answers = dict[tuple[str, str], list[Relation]]  # the answers on each ordered pair of variables; repeats multiply
 
 
-def merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) -> Answers:
+def merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str], *, neutral: bool = False) -> Answers:
     """The answers on each ordered pair of kept variables; of pairs that merging made one, the most probable wins.
 
-    Neutral answers make no factor, so that they win over nothing but each other.
+    Neutral answers win over nothing but each other: the first of them, or the most probable where they make factors
+    (`neutral`).
     """
+
+    def rank(relation: Relation) -> float:
+        if relation.type is not RelationType.NEUTRAL:
+            return p_of(relation)
+        return p_of(relation) - 2.0 if neutral else -1.0
+
     asked: dict[tuple[str, str], dict[tuple[str, str], list[Relation]]] = {}
     for relation in relations:
         if relation.status.failed:
@@ -44,11 +51,7 @@ def merge_parallel(relations: Iterable[Relation], aliases: Mapping[str, str]) ->
             continue  # a statement on two copies of one text
         moved = relation if pair == (source, target) else replace(relation, source=pair[0], target=pair[1])
         asked.setdefault(pair, {}).setdefault((source, target), []).append(moved)
-    return {pair: max(groups.values(), key=lambda group: max(map(_weight, group))) for pair, groups in asked.items()}
-
-
-def _weight(relation: Relation) -> float:
-    return -1.0 if relation.type is RelationType.NEUTRAL else p_of(relation)
+    return {pair: max(groups.values(), key=lambda group: max(map(rank, group))) for pair, groups in asked.items()}
 
 
 def p_of(relation: Relation) -> float:
@@ -69,9 +72,14 @@ def own_contexts(case: Case, aliases: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def select(
-    answers: Answers, kinds: Mapping[str, Kind], version: Version | None, own: Mapping[str, set[str]]
+    answers: Answers,
+    kinds: Mapping[str, Kind],
+    version: Version | None,
+    own: Mapping[str, set[str]],
+    *,
+    neutral: bool = False,
 ) -> list[Relation]:
-    """The relations that `version` asks for, neutral ones left out, in the order of the input."""
+    """The relations that `version` asks for in the order of the input, neutral ones only where they make factors."""
     order = {name: i for i, name in enumerate(kinds)}
     chosen: list[Relation] = []
     for (source, target), group in answers.items():
@@ -88,7 +96,7 @@ def select(
                 chosen += _both_orders(group, reverse)
             elif not reverse:
                 chosen += group
-    return [relation for relation in chosen if relation.type is not RelationType.NEUTRAL]
+    return [relation for relation in chosen if neutral or relation.type is not RelationType.NEUTRAL]
 
 
 def _both_orders(forward: list[Relation], reverse: list[Relation]) -> list[Relation]:

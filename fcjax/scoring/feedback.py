@@ -14,7 +14,7 @@ import numpy as np
 
 from fcjax.core.errors import SettingsError, counted
 from fcjax.core.limits import Limits
-from fcjax.core.records import Case, Label, Relation, Status
+from fcjax.core.records import Case, Label, Relation, RelationType, Status
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.graph.selection import p_of
 from fcjax.inference.influence import LEAST, Influence, influences
@@ -101,11 +101,13 @@ def _labelled(row: Row, *labels: Label) -> list[Row]:
 
 
 def _connected(graph: FactGraph, row: Row) -> dict[str, list[int]]:
-    """The relations between refuted atoms and contexts, as numbers in the graph, by atom."""
+    """The relations between refuted atoms and contexts, without neutral ones, as numbers in the graph, by atom."""
     kinds = dict(zip(graph.ids, graph.kinds, strict=True))
     refuted = {atom["id"] for atom in _labelled(row, Label.REFUTED)}
     connected: dict[str, list[int]] = {}
     for r, relation in enumerate(graph.relations):
+        if relation.type is RelationType.NEUTRAL:
+            continue  # in the encoding `soft` it has a factor, but it is no evidence for or against an atom
         for atom, other in ((relation.source, relation.target), (relation.target, relation.source)):
             if atom in refuted and kinds[other] == "context":
                 connected.setdefault(atom, []).append(r)
@@ -114,7 +116,7 @@ def _connected(graph: FactGraph, row: Row) -> dict[str, list[int]]:
 
 def _inside(graph: FactGraph) -> FactGraph:
     """The graph with all probabilities moved far enough inside 0 and 1 that every table entry can be a divisor."""
-    given = np.array([p_of(relation) for relation in graph.relations])
+    given = graph.probabilities()
     inside = np.clip(given, 2 * LEAST, 1 - 2 * LEAST)
     return replace(graph, tables=graph.tables + graph.slopes() * (inside - given)[:, None, None])
 

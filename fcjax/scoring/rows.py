@@ -165,14 +165,19 @@ def _strongest(relations: list[Relation]) -> list[Row]:
 
 
 def side_of(type: RelationType | None) -> Side:
-    """Whether a relation with a factor is for an atom that it touches, or against it."""
+    """Whether a relation that is not neutral is for an atom that it touches, or against it."""
     return "against" if type is RelationType.CONTRADICTION else "for"
 
 
 def _touching(relations: Iterable[Relation], atoms: set[str]) -> dict[str, list[Relation]]:
-    """The relations with a factor, by the atoms they touch."""
+    """The relations with a factor that are for or against an atom, by the atoms they touch.
+
+    Neutral ones, which the encoding `soft` has, are left out: they are no evidence and make no atom verifiable.
+    """
     touching: dict[str, list[Relation]] = {}
     for relation in relations:
+        if relation.type is RelationType.NEUTRAL:
+            continue
         for end in (relation.source, relation.target):
             if end in atoms:
                 touching.setdefault(end, []).append(relation)

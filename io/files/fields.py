@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fcjax.core.checks import is_number
+from fcjax.core.checks import parse_distribution
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import DISTRIBUTED, Distribution, Status
 from fcjax.io.files.objects import is_deeper, kind, seen
@@ -66,18 +66,11 @@ def check_status(name: Any, place: str, faults: list[Fault]) -> Status:
     return status or Status.OK
 
 
-SUM_TOLERANCE: Final = 1e-3
-"""How far the probabilities of a distribution may be from adding up to 1."""
-
-
 def distribution(value: Any, place: str, faults: list[Fault]) -> Distribution | None:
     """The `distribution` of a relation as JSON, scaled to add up to 1; None where it has a fault."""
-    if type(value) is dict and value.keys() == {*map(str, DISTRIBUTED)}:
-        numbers = [value[label] for label in DISTRIBUTED]
-        if all(is_number(p, 0, 1) for p in numbers) and abs(sum(numbers) - 1) <= SUM_TOLERANCE:
-            scale = 1.0 if abs(sum(numbers) - 1) <= 1e-9 else sum(numbers)  # to the byte where there is nothing to do
-            entailment, contradiction, neutral = (p / scale for p in numbers)
-            return entailment, contradiction, neutral
+    parsed = parse_distribution(value)
+    if parsed is not None:
+        return parsed
     allowed = f"an object with the probabilities of {', '.join(DISTRIBUTED)}, which add up to 1, or null"
     faults.append(Fault(f"distribution is {seen(value)}; allowed: {allowed}", field=f"{place}distribution"))
     return None

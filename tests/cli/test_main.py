@@ -466,6 +466,27 @@ def test_a_case_as_a_bare_model_has_the_same_posteriors(good, tmp_path):
     assert {row["name"]: row["p"] for row in answer["marginals"]}["a0"] == pytest.approx(0.5, abs=1e-6)
 
 
+def test_soft_in_score_rescore_and_convert(tmp_path):
+    unsure = case("x", atoms=1)
+    unsure["relations"][0]["distribution"] = {"entailment": 0.5, "contradiction": 0.2, "neutral": 0.3}
+    source, out = write(tmp_path / "cases.jsonl", unsure), tmp_path / "out.jsonl"
+    done = fcjax("score", source, "-o", out, "--encoding", "soft", "--context-prior", "0.8", "--json")
+    assert done.returncode == OK
+    assert json.loads(done.stdout)["settings"]["encoding"] == "soft"
+    truth = (1 - 0.8 * 0.2) / (2 - 0.8 * (0.2 + 0.5))  # docs/score.md
+    assert json.loads(out.read_bytes())["atoms"][0]["p"] == pytest.approx(truth, abs=1e-6)
+    model = tmp_path / "model.uai"
+    assert fcjax("convert", source, model, "--encoding", "soft", "--context-prior", "0.8").returncode == OK
+    marginals = json.loads(fcjax("infer", model, "--json").stdout)["marginals"]
+    assert {row["name"]: row["p"] for row in marginals}["a0"] == pytest.approx(truth, abs=1e-6)
+    graph, preset = tmp_path / "graph.json", ("--preset", "release-cli")
+    assert fcjax("convert", source, graph, "--to", "graph", *preset).returncode == OK
+    done = fcjax("score", graph, "-o", tmp_path / "again.jsonl", "--encoding", "soft")
+    assert done.returncode == OK
+    truth = (1 - 0.9 * 0.2) / (2 - 0.9 * (0.2 + 0.5))  # the file has the preset's context prior and the distribution
+    assert json.loads((tmp_path / "again.jsonl").read_bytes())["atoms"][0]["p"] == pytest.approx(truth, abs=1e-6)
+
+
 def test_mini_buckets_of_a_chosen_size(good, tmp_path):
     options = ("--method", "wmb", "--i-bound", "1")
     assert fcjax("score", good, "-o", tmp_path / "out.jsonl", "--preset", "release", *options).returncode == OK

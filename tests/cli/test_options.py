@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import sys
+from typing import get_args
 
 import click
 import pytest
@@ -21,6 +22,7 @@ from fcjax.cli.main import COMMANDS, commands
 from fcjax.cli.options.engine import LIMITS, with_option_names
 from fcjax.cli.options.evidence import STAGES
 from fcjax.core.limits import Limits
+from fcjax.graph.factors import PRESETS, Encoding
 from fcjax.stages import pipeline
 
 CASE = {
@@ -286,3 +288,14 @@ def test_a_graph_that_is_too_wide_is_told_in_option_names():
 
 def test_stages_are_those_of_the_pipeline():
     assert STAGES == pipeline.STAGES
+
+
+def test_presets_and_encodings_are_those_of_the_factors():
+    choices = {}
+    for name, found in EVERY.items():
+        for option in found.params:
+            if option.name in ("preset", "encoding"):
+                choices.setdefault(option.name, {})[name] = tuple(option.type.choices)
+    assert set(choices["preset"].values()) == {tuple(PRESETS)}
+    assert set(choices["encoding"].values()) == {get_args(Encoding)}
+    assert {("score",), ("rescore",), ("critique",), ("correct",), ("convert",)} <= choices["encoding"].keys()

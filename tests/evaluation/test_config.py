@@ -19,6 +19,7 @@ from fcjax.correction.refine import Refiner
 from fcjax.evaluation.assessors import ASSESSORS
 from fcjax.evaluation.config import Scores, read_plan
 from fcjax.evaluation.config_correctors import CorrectorConfig, GuardsConfig, RefinerConfig
+from fcjax.graph.factors import PRESETS, Encoding
 
 BASE = "data: [towns.jsonl]\nmodels: [{model: m%s}]\ncorrectors: [%s]\n%s"
 
@@ -57,6 +58,15 @@ def test_a_path_that_is_too_long_is_not_found(tmp_path):
 def test_a_key_without_a_value_has_its_default(tmp_path):
     plan = plan_of(tmp_path, "{name: factcorrector, theta: , guards: , pool: true}")
     assert plan.correctors["factcorrector"].arguments == {"pool": True}
+
+
+def test_every_encoding_and_preset_can_be_given(tmp_path):
+    for encoding in get_args(Encoding):
+        assert plan_of(tmp_path, more=f"critic: {{encoding: {encoding}}}").critic.settings.encoding == encoding
+    for preset in PRESETS:
+        assert plan_of(tmp_path, more=f"critic: {{preset: {preset}}}").critic.settings.preset == preset
+    with pytest.raises(SettingsError, match=r"encoding is 'softer'; allowed: .*'soft'"):
+        plan_of(tmp_path, more="critic: {encoding: softer}")
 
 
 def test_a_key_that_occurs_twice_is_a_fault(tmp_path):

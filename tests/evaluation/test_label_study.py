@@ -90,6 +90,12 @@ def test_atoms_and_unrelated_passages_have_no_vote_in_the_majority():
     assert [atom["p"] for atom in row["atoms"]] == [pytest.approx(2 / 3), 0.5, 0.5]
 
 
+def test_neutral_relations_have_no_vote_in_the_majority():
+    relations = [("c0", "a0", RelationType.NEUTRAL, 0.9), ("c1", "a0", CONTRADICTS, 0.6)]
+    (row,) = majority([case("one", [(None, ())], 2, relations)], Settings(encoding="soft"))
+    assert row["atoms"][0]["p"] == pytest.approx(1 / 3)
+
+
 def test_agreement_of_the_majority_by_hand():
     found = LabelAgreement.of(majority(CASES))
     assert found is not None

@@ -103,6 +103,19 @@ def test_neutral_answers_are_not_evidence_and_the_atom_is_unverified():
     assert atom["p"] == pytest.approx(0.5)
 
 
+def test_soft_moves_an_atom_by_neutral_answers_but_counts_them_as_no_evidence():
+    unsure = says("c", "a", "neutral", 0.6, distribution={"entailment": 0.3, "contradiction": 0.1, "neutral": 0.6})
+    row = row_of(case(["a", "b"], ["c", "d"], [unsure, says("d", "b", "neutral", 0.9)]), encoding="soft")
+    a, b = row["atoms"]
+    true, false = 1 - 0.99 * 0.1, 1 - 0.99 * 0.3
+    assert a["p"] == pytest.approx(true / (true + false), abs=1e-6)
+    assert (a["label"], a["status"], a["evidence"]) == ("supported", "ok", [])  # SPEC 3: outside of the tie band
+    assert (b["p"], b["label"]) == (0.5, "unverified")  # with p alone, the two others are equal
+    assert (row["measures"]["verifiability"], row["measures"]["n_unverified"]) == (0, 1)
+    failing = row_of(case(["a"], ["c", "d"], [unsure, failed("d", "a")]), encoding="soft")
+    assert failing["atoms"][0]["status"] == "relation_failed"
+
+
 @pytest.mark.parametrize(
     "no_contexts",
     [

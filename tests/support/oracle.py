@@ -8,6 +8,7 @@ min-fill order (induced width up to 20 or so). Both work on natural logarithms, 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -92,6 +93,44 @@ def enumerate_states(net: Network) -> Answer:
         return Answer(log_z, dict.fromkeys(net.ids, np.nan))
     mass = np.exp(score - log_z)
     return Answer(log_z, {name: min(1.0, float(mass[states[:, v] == 1].sum())) for v, name in enumerate(net.ids)})
+
+
+def latent(data: Mapping[str, Any], context_prior: float = 0.99, atom_prior: float = 0.5) -> Answer:
+    """The answer for a fact graph in `soft` (SPEC 2) by adding up all states of variables and relations together.
+
+    A relation is one of entailment, contradiction and neutral. An edge without a `distribution` shares what its
+    probability leaves.
+    """
+    forbidden = {  # (source, target) by answer; for an equivalence, entailment goes both ways
+        "entailment": {(True, False)},
+        "contradiction": {(True, True)},
+        "neutral": set(),
+    }
+    default = {"atom": atom_prior, "context": context_prior}
+    ids = [node["id"] for node in data["nodes"]]
+    priors = [node.get("probability", default[node["type"]]) for node in data["nodes"]]
+    relations: list[list[tuple[float, int, int, set[tuple[bool, bool]]]]] = []  # by edge, then by answer
+    for edge in data["edges"]:
+        p, both = edge["probability"], edge["type"] == "equivalence"
+        own = "entailment" if both else edge["type"]
+        q = edge.get("distribution", {name: p if name == own else (1.0 - p) / 2 for name in forbidden})
+        ends = ids.index(edge["source"]), ids.index(edge["target"])
+        relations.append(
+            [
+                (q[name], *ends, states | {(False, True)} if both and name == "entailment" else states)
+                for name, states in forbidden.items()
+            ]
+        )
+    z, true = 0.0, np.zeros(len(ids))
+    for states in itertools.product((False, True), repeat=len(ids)):
+        unary = float(np.prod([p if state else 1.0 - p for p, state in zip(priors, states, strict=True)]))
+        for said in itertools.product(*relations):
+            weight = unary
+            for share, source, target, no in said:
+                weight *= 0.0 if (states[source], states[target]) in no else share
+            z += weight
+            true += weight * np.array(states)
+    return Answer(float(log(z)), {name: float(true[v] / z) if z else np.nan for v, name in enumerate(ids)})
 
 
 def min_fill(net: Network) -> tuple[list[int], int]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 TYPES = ("entailment", "contradiction", "equivalence")
+ANSWERS = ("entailment", "contradiction", "neutral")  # of a relation model
 PRIOR = {"paper": ("implication", 0.99), "release": ("conditional", 0.9)}  # SPEC 2: encoding, context prior
 
 Data = dict[str, list[dict[str, Any]]]  # a fact graph as in SPEC 7: nodes and edges
@@ -73,6 +74,24 @@ def fact_graphs(draw: st.DrawFn, max_nodes: int = 9, hard: bool = False) -> dict
         "context_prior": draw(probability),
         "atom_prior": draw(probability),
     }
+
+
+_shares = st.tuples(*[st.one_of(st.floats(1e-3, 1.0), st.sampled_from([0.0, 1.0, 1e-9]))] * 3).filter(any)
+
+
+@st.composite
+def soft_graphs(draw: st.DrawFn, max_nodes: int = 4, max_edges: int = 4) -> dict[str, Any]:
+    """A random fact graph whose edges, of all types, have a distribution or not; answers of 0 and 1 included."""
+    data = draw(fact_graphs(max_nodes, hard=True))
+    edges = []
+    for row in data["edges"][:max_edges]:
+        if draw(st.booleans()):
+            shares = draw(_shares)
+            row = row | {
+                "distribution": {name: share / sum(shares) for name, share in zip(ANSWERS, shares, strict=True)}
+            }
+        edges.append(row)
+    return data | {"edges": edges, "encoding": "soft"}
 
 
 @st.composite

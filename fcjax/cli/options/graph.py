@@ -14,16 +14,17 @@ _graph = partial(option, section=GRAPH)
 number_options = options(
     _graph(
         "--preset",
-        type=click.Choice(["paper", "release"]),
+        type=click.Choice(["paper", "release", "release-cli"]),
         default="paper",
         show_default=True,
         help="Published settings. paper: implication encoding, context prior 0.99; release: conditional encoding, "
-        "context prior 0.9.",
+        "context prior 0.9; release-cli: implication encoding, context prior 0.9.",
     ),
     _graph(
         "--encoding",
-        type=click.Choice(["implication", "conditional"]),
-        help="How relations are encoded as factors. [default: from the preset]",
+        type=click.Choice(["implication", "conditional", "soft"]),
+        help="How relations are encoded as factors; soft weighs each answer of the relation model, neutral included. "
+        "[default: from the preset]",
     ),
     _graph(
         "--context-prior",
