@@ -24,8 +24,9 @@ Constrain = Literal["auto", "none", "json_schema", "choice", "guided_choice", "g
 """What is constrained, and how.
 
 JSON is constrained by `response_format` with all but `none`. A choice in plain text is constrained by the field that
-the word stands for; `json_schema` makes it a JSON string, in quotes. `auto` leaves choices free, since no field for
-them is common to all servers.
+the word stands for. `json_schema` makes it a JSON string: the quotes, which the prompt did not ask for, can change the
+answer (a 0.5 B model's `[contradiction]` became `"[entailment]"`), so it is for those who have compared. `auto` leaves
+choices free, since no field that keeps them as they are is common to all servers.
 """
 
 FIELDS: Final = ("response_format", "structured_outputs", "guided_choice", "guided_json", "grammar", "json_schema",

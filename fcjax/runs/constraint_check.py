@@ -13,12 +13,12 @@ from fcjax.io.constraints import Constrain, constraint
 _CHOICES: Final = ("basalt-9", "granite-7")
 _JSON: Final = AnswerForm.numbered((1,), _CHOICES)
 _TEXT: Final = AnswerForm.one_of(_CHOICES)
-_WAYS: Final[dict[str, tuple[AnswerForm, Constrain]]] = {  # the best one for labels goes first
+_WAYS: Final[dict[str, tuple[AnswerForm, Constrain]]] = {  # the one to use goes first
     "choice": (_TEXT, "choice"),
     "guided_choice": (_TEXT, "guided_choice"),
     "grammar": (_TEXT, "grammar"),
-    "json_schema": (_TEXT, "json_schema"),
     "auto": (_JSON, "auto"),
+    "json_schema": (_TEXT, "json_schema"),  # last: quotes that a label was not asked for in may change it
 }
 
 

@@ -97,7 +97,7 @@ def test_what_is_missing_is_said_with_a_remedy(answer, name, verdict, words):
         (["response_format", "guided_choice"], "guided_choice", "use --constrain guided_choice"),
         (["response_format", "grammar"], "grammar", "use --constrain grammar; choice ignored, guided_choice ignored"),
         (["grammar"], "grammar", "(labels only): use --constrain grammar"),
-        (["response_format"], "json_schema", "(labels and JSON): use --constrain json_schema"),
+        (["response_format"], "auto", "(JSON only): use --constrain auto"),
         ([], "none", "answers are free: the server ignores the fields that do it; use --constrain none"),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_server_that_takes_objects_only_or_nothing():
     fields = ("response_format", "structured_outputs", "guided_choice", "grammar")
     with ScriptedServer(knows, refuses={field: unknown(field) for field in fields}) as server:
         found = examined(server)["forms"]
-    assert found.values == {"ways": dict.fromkeys((*WAYS, "auto"), "refused"), "use": "none"}
+    assert found.values == {"ways": dict.fromkeys(WAYS, "refused"), "use": "none"}
     assert "the server refuses to constrain them; use --constrain none" in found.words
 
     class Openai(ScriptedServer):
@@ -129,7 +129,7 @@ def test_a_server_that_takes_objects_only_or_nothing():
     assert "(JSON only): use --constrain auto" in found.words
 
 
-WAYS = ("choice", "guided_choice", "grammar", "json_schema")
+WAYS = ("choice", "guided_choice", "grammar", "auto", "json_schema")
 
 
 def test_after_no_answer_nothing_more_is_asked():
