@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 
 from fcjax.core.errors import SettingsError, counted
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
+from fcjax.io.constraints import Constrain, Constraints, Question
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
@@ -40,6 +41,7 @@ GRACE: Final = 5.0
 EMPTY: Final = 2
 """Empty answers to one prompt before it fails: each is billed, and two at temperature 0 are likely to be followed by
 more."""
+_REFUSED: Final = "constraint"  # kind of a failure that never leaves the client: the prompt is asked again, free
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class _Call:
     """
 
     flight: Flight[Reply | Failure]
+    constrained: bool = False
     usage: Usage | None = None  # None where nothing was billed
     cost: float | None = None  # None, too, where the price is unknown
 
@@ -59,8 +62,10 @@ class Client:
     """Sends prompts to a model, within limits, and never the same prompt twice.
 
     `where` is an `Endpoint`, or a `Transport` of another kind. With `replay`, all answers, including
-    failures, come from the store. `price` gives the cost of usage, if known. Use it as `async with Client(...) as
-    client`, in one event loop; the caller keeps the store and closes it.
+    failures, come from the store. `price` gives the cost of usage, if known. `constrain` is how
+    the server is asked to hold answers to the form that their prompt describes (see `Constrain`). Where it refuses a
+    kind of form, that is left free from then on, and `stats.unconstrained` has its words. Use it as
+    `async with Client(...) as client`, in one event loop; the caller keeps the store and closes it.
 
     Raises `SettingsError` for settings that contradict each other.
     """
@@ -77,6 +82,7 @@ class Client:
         retry: Retry | None = None,
         budget: Budget | None = None,
         price: Price | None = None,
+        constrain: Constrain = "auto",
         timeouts: Timeouts | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -103,6 +109,7 @@ class Client:
         self._budget = budget or Budget()
         self._flights: SingleFlight[Reply | Failure] = SingleFlight()
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
+        self._constraints = Constraints(constrain, self._options, self._key, replay=replay)
         self._rule = StopRule("the first calls failed this way, so no more are sent", patience=max(PATIENCE, 2 * most))
         self._began: float | None = None
 
@@ -147,11 +154,12 @@ class Client:
 
         Raises `OutputError` if the store cannot be written; a prompt that fails raises nothing.
         """
-        prompt = self._whole(prompt)
-        key = prompt_key(self._transport.name, self._transport.model, prompt)
+        question = self._constraints.question(prompt)
         self.stats.asked += 1
         try:
-            answer = await self._shared_answer(key, prompt)
+            answer = await self._shared_answer(question)
+            if isinstance(answer, Failure) and answer.kind == _REFUSED:
+                answer = await self._answer_without(question, answer.reason)
         except BaseException:
             self.stats.asked -= 1
             raise
@@ -186,7 +194,9 @@ class Client:
         Raises `OutputError` where the store cannot be written.
         """
         if self._store is not None and not self._replay:
-            await self._store.reject(prompt_key(self._transport.name, self._transport.model, self._whole(prompt)))
+            for key in self._constraints.question(prompt).keys:  # the first one's was served
+                if await self._store.reject(key):
+                    return
 
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
@@ -195,12 +205,12 @@ class Client:
         seen: set[int] = set()
         total = stored = prompt_tokens = completion_tokens = 0
         for total, given in enumerate(prompts, 1):
-            prompt = self._whole(given)
-            key = prompt_key(self._transport.name, self._transport.model, prompt)
-            if (mark := hash(key)) in seen:  # 64 bits are enough to count by, and a fifth of the memory
+            question = self._constraints.question(given)
+            prompt = question.sent
+            if (mark := hash(question.key)) in seen:  # 64 bits are enough to count by, and a fifth of the memory
                 continue
             seen.add(mark)
-            if self._store is not None and await self._store.get(key) is not None:
+            if self._store is not None and await self._store.get(*question.keys) is not None:
                 stored += 1
             else:
                 prompt_tokens += (count_tokens or estimated_tokens)(prompt)
@@ -210,13 +220,22 @@ class Client:
         cost = None if self._price is None else self._price(Usage(prompt_tokens, completion_tokens))
         return CostEstimate(total, len(seen), stored, prompt_tokens, completion_tokens, cost)
 
-    def _whole(self, prompt: Prompt) -> Prompt:
-        return replace(prompt, options={**self._options, **prompt.options}) if self._options else prompt
+    def _key(self, prompt: Prompt) -> str:
+        return prompt_key(self._transport.name, self._transport.model, prompt)
 
-    async def _shared_answer(self, key: str, prompt: Prompt) -> Reply | Failure:
+    async def _answer_without(self, question: Question, reason: str) -> Reply | Failure:
+        """The answer to a question that the server refuses to constrain for this `reason`, asked without."""
+        answer = await self._shared_answer(Question.of(question.free, self._key))
+        if isinstance(answer, Reply):  # so it was the constraint, and will be for all prompts from now on
+            self._constraints.refused.add(question.constrained)
+            self.stats.unconstrained = self.stats.unconstrained or reason
+        return answer
+
+    async def _shared_answer(self, question: Question) -> Reply | Failure:
         """The answer from the store, by the call that is in flight for the same key, or else by one of our own."""
+        key, prompt = question.key, question.sent
         if self._store is not None:
-            kept = await self._store.get(key, replay=self._replay)
+            kept = await self._store.get(*question.keys, replay=self._replay)
             if kept is not None:
                 self.stats.cache_hits += 1
                 return kept
@@ -227,7 +246,7 @@ class Client:
                 )
 
         async def answer(flight: Flight[Reply | Failure]) -> Reply | Failure:
-            return await self._stored_answer(key, prompt, _Call(flight))
+            return await self._stored_answer(key, prompt, _Call(flight, bool(question.constrained)))
 
         try:
             return await self._flights.join(key, answer)
@@ -284,8 +303,10 @@ class Client:
                     return replace(outcome, cost=cost, seconds=seconds, attempts=attempt)
                 case Refused(kind, reason):
                     return self._failed(kind, reason, attempt)
+                case StepDown(reason, kind="constraint") if call.constrained:
+                    return Failure(_REFUSED, reason)
                 case StepDown(reason):
-                    if asked.top_logprobs is None:
+                    if outcome.kind == "constraint" or asked.top_logprobs is None:
                         return self._failed("invalid_request", reason, attempt)
                     fewer = _fewer(asked.top_logprobs, outcome.allowed)
                 case Again(kind, reason, after):

@@ -33,6 +33,7 @@ MOST: Final = 2**53
 
 Answer = Reply | Failure | Found
 
+_SENT: Final = tuple(name for name in Prompt.__dataclass_fields__ if name != "answer")
 
 LARGEST: Final = 256 << 20
 """Bytes of a row's question or answer after decompression, at most: four times the largest response."""
@@ -55,8 +56,8 @@ def canonical(document: Any) -> bytes:
 
 
 def question(prompt: Prompt) -> dict[str, Any]:
-    """A prompt as JSON, with every field."""
-    return {name: getattr(prompt, name) for name in Prompt.__dataclass_fields__} | {"options": dict(prompt.options)}
+    """A prompt as JSON: every field that is sent. The form of its answer is sent as options, if at all."""
+    return {name: getattr(prompt, name) for name in _SENT} | {"options": dict(prompt.options)}
 
 
 def prompt_key(endpoint: str, model: str, prompt: Prompt) -> str:

@@ -44,9 +44,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """More alternatives per token were requested than the server provides.
+    """The server refuses a part of the request that can be left out: its `kind`.
 
-    `allowed` is how many it gives, 0 where it gives no logprobs at all, None where it does not say.
+    `top_logprobs`: more alternatives per token were requested than the server provides; `allowed` is how many it gives,
+    0 where it gives no logprobs at all, None where it does not say. `constraint`: it does not constrain answers, or not
+    in this way.
     """
 
     reason: str
@@ -93,6 +95,10 @@ _UNSUPPORTED = re.compile(r"support|unknown|unrecognized|not allowed|not permitt
 _LACKING = re.compile(r"not (?:yet )?(?:support|implement)")
 _MOST = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?(?: of| is)?|less than or equal to|at most|<=|between 0 and|\[0,)\D{0,3}(\d+)"
+)
+_CONSTRAINT = re.compile(  # the fields, and what servers call their contents
+    r"response[_ ]?format|json[_ ]?schema|structured[_ ]outputs?|guided[_ ](?:choice|json|decoding|generation|grammar)"
+    r"|grammar|schema for response"
 )
 _DIGITS: Final = 9  # of a number in a message, at most; one with more is not a limit
 _WAIT = re.compile(r"(?:try again|retry) in (?:(\d+)m)?([\d.]+) ?(ms|s)")
@@ -227,6 +233,8 @@ def _read_failure(
             return _refused("not_found", reason)
         if status == 400 and "no_db_connection" in clues:  # a wrong key, from a litellm proxy without a database
             return _refused("unauthorized", reason)
+    if _CONSTRAINT.search(clues) and (status in (400, 422, 501) or (status == 500 and _LACKING.search(clues))):
+        return StepDown(reason, kind="constraint")
     if status in _PASSING or (status >= 500 and status != 501):
         return Again(_PASSING.get(status, "server_error"), reason, after)
     return _refused(_BY_STATUS.get(status, "invalid_request"), reason)

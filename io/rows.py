@@ -147,6 +147,8 @@ def _prompt(given: Mapping[str, Any], *, hand_made: bool) -> Prompt:
                 raise RowError(f"prompt.messages is {messages!r:.120}; allowed: pairs of role and content")
     if not isinstance(given.get("template"), str):
         raise RowError(f"prompt.template is {given.get('template')!r:.60}; allowed: a template's name and version")
+    if "answer" in given:
+        raise RowError(f"prompt.answer is {given['answer']!r:.60}; allowed: the fields of a prompt that are sent")
     try:
         prompt = Prompt(**{**given, "messages": tuple(pairs)})
     except TypeError as error:

@@ -23,6 +23,7 @@ class Stats:
     cost: float | None = None  # US dollars, None where the price is unknown
     busy: float = 0.0  # seconds of all calls together
     seconds: float = 0.0  # from the first call's beginning to the last one's end
+    unconstrained: str | None = None  # the server's words where it refused to constrain answers, which are free then
 
     @property
     def mean_concurrency(self) -> float:

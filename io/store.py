@@ -157,13 +157,13 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def get(self, key: str, *, replay: bool = False) -> Answer | None:
-        """The stored answer to a question, or None.
+    async def get(self, *keys: str, replay: bool = False) -> Answer | None:
+        """The stored answer to a question under any of its keys, the first one's where there are several, or None.
 
         A live run gets replies only. A replay also gets the latest failure, or a reply in which no answer was found, so
         that it repeats the whole run. A damaged row is a miss.
         """
-        return await self._get(key, replay, unpack_answer)
+        return await self._get(keys, replay, unpack_answer)
 
     async def get_found(
         self, retriever: str, query: str, k: int, *, replay: bool = False, max_age: float | None = None
@@ -176,12 +176,12 @@ class Store:
         key = search_key(retriever, query, k)
         if max_age is not None and not replay:
             await self._retire(key, self._clock() - max_age)
-        return await self._get(key, replay, unpack_found)
+        return await self._get((key,), replay, unpack_found)
 
-    async def _get(self, key: str, replay: bool, read: Read[Stored]) -> Stored | None:
-        rows = await self._look(_ANSWERED, key)
+    async def _get(self, keys: tuple[str, ...], replay: bool, read: Read[Stored]) -> Stored | None:
+        rows = [row for key in keys for row in await self._look(_ANSWERED, key)]
         if replay and not rows:
-            rows = await self._look(_OTHERS, key)
+            rows = [row for key in keys for row in await self._look(_OTHERS, key)]
         for row, packed in rows:
             try:
                 answer = read(packed)
@@ -269,12 +269,12 @@ class Store:
         stored: Stored = await self._written(insert)
         return stored
 
-    async def reject(self, key: str) -> None:
+    async def reject(self, key: str) -> bool:
         """Mark a stored reply as unreadable: only a replay gets it from now on, and a new one may be stored.
 
-        Raises `OutputError` where that cannot be written.
+        Returns whether there was one. Raises `OutputError` where that cannot be written.
         """
-        await self._written(lambda: self._writer.execute(_REJECT, (bytes.fromhex(key),)))
+        return bool(await self._written(lambda: self._writer.execute(_REJECT, (bytes.fromhex(key),)).rowcount))
 
     async def _retire(self, key: str, before: float) -> None:
         """Mark an answer older than `before` as outdated."""

@@ -54,6 +54,7 @@ def open_client(parameters: dict[str, Any], *, dry_run: bool = False) -> Iterato
             transport,
             store=store,
             replay=given["replay"] and not dry_run,
+            constrain=given["constrain"],
             concurrency=concurrency,
             rate=rate,
             retry=Retry(attempts=given["tries"]),

@@ -36,7 +36,7 @@ _PROOF: Final = ("effort", "limit_width", "rows", "seconds", "tail", "backend")
 _ENGINE: Final = (*_PROOF, "memory", "method", "i_bound")
 _CLIENT: Final = (
     *("base_url", "model", "config", "litellm", "timeout", "store", "replay", "concurrency", "tries", "price"),
-    *("requests_per_minute", "tokens_per_minute", "budget_prompts", "budget_tokens", "budget_dollars"),
+    *("constrain", "requests_per_minute", "tokens_per_minute", "budget_prompts", "budget_tokens", "budget_dollars"),
 )
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fcjax.cli.shell import counted
+from fcjax.core.terminal import visible
 from fcjax.io.stats import Stats
 
 
@@ -22,7 +23,10 @@ def dollars(cost: float | None) -> str:
 
 def client_report(stats: Stats) -> dict[str, Any]:
     """What a client did, as JSON."""
-    return {**asdict(stats), "failed": dict(stats.failed), "mean_concurrency": stats.mean_concurrency}
+    report = {**asdict(stats), "failed": dict(stats.failed), "mean_concurrency": stats.mean_concurrency}
+    if stats.unconstrained is None:  # only where the server refused
+        del report["unconstrained"]
+    return report
 
 
 def client_lines(stats: Stats) -> list[str]:
@@ -32,6 +36,9 @@ def client_lines(stats: Stats) -> list[str]:
         lines[-1] += f" at {stats.sent / stats.seconds:,.1f} per second, including {stats.retries:,} retries"
         tokens = f"{stats.prompt_tokens:,} input and {stats.completion_tokens:,} output tokens"
         lines.append(f"{tokens}; cost {dollars(stats.cost)}")
+    if stats.unconstrained is not None:
+        seen = f"the server refused to constrain some answers, so they are free ({visible(stats.unconstrained)})"
+        lines.append(f"{seen}; run fcjax doctor for a --constrain that works, or use --constrain none")
     return lines
 
 

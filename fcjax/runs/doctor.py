@@ -20,6 +20,7 @@ from fcjax.io.http import Timeouts, Transport
 from fcjax.io.models import list_models
 from fcjax.io.pacing import Retry
 from fcjax.io.tokens import estimated_tokens
+from fcjax.runs.constraint_check import find_constraints
 from fcjax.runs.probe_pairs import PROBE_PAIRS
 from fcjax.stages.relate import Pair, Question, RelationModel
 
@@ -67,7 +68,7 @@ async def examine(
     timeouts: Timeouts | None = None,
     random: Random | None = None,
 ) -> AsyncGenerator[Check, None]:
-    """What can be found out about an endpoint by some `prompts` + 35 small prompts, as it is found out.
+    """What can be found out about an endpoint by some `prompts` + 40 small prompts, as it is found out.
 
     Without an answer to the first prompt nothing more is asked. Nothing is stored.
     """
@@ -89,6 +90,7 @@ async def examine(
         yield await _judgement(client, model)
         pack = Question(tuple(map(_pair, _KNOWN)), RelationModel(style="packed", max_tokens=max_tokens))
         yield _packed(pack, await client.ask(pack.prompt()))
+        yield await _forms(client)
         yield _context(context or await _context_by_refusal(client), max_tokens)
         yield await _speed(
             client, prompts, model, random or Random(), [r.seconds for r in replies if isinstance(r, Reply)]
@@ -220,6 +222,12 @@ def _packed(question: Question, reply: Reply | Failure) -> Check:
     if len(read) == right == len(_KNOWN):
         return Check("packed", Verdict.GOOD, f"{words}: --style packed will save prompts", values)
     return Check("packed", Verdict.LIMITED, f"{words}: use --style pairwise instead", values)
+
+
+async def _forms(client: Client) -> Check:
+    found = await find_constraints(client)
+    verdict = Verdict.LIMITED if found.best == "none" else Verdict.GOOD
+    return Check("forms", verdict, found.words, {"ways": found.ways, "use": found.best})
 
 
 async def _context_by_refusal(client: Client) -> int | None:

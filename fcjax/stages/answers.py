@@ -55,23 +55,23 @@ async def answers_to(
 ) -> Asked[T]:
     """The answers to a prompt that asks for `count` answers.
 
-    What `read` cannot find in the reply is asked for once more, with the reply quoted and the `request` for the
-    missing places, then by one fresh draw of the whole prompt. Where some are missing still, the prompts whose
-    replies were of no use are passed to `reject`, so that they are not served as answers again. `what` names in
-    a reason what could not be read.
+    What `read` cannot find in the reply is asked for once more, with the reply quoted and the `request` for the missing
+    places, whose numbers in the form of the answer count from 1, then by one fresh draw of the whole prompt. Where some
+    are missing still, the prompts whose replies were of no use are passed to `reject`, so that they are not served as
+    answers again. `what` names in a reason what could not be read.
     """
     reply = await ask(prompt)
     if isinstance(reply, Failure):
         return Asked({}, reason(reply), reply)
-    answers = dict(read(reply))
+    answers = dict(read(reply) if is_finished(prompt, reply) else {})
     useless = [] if answers else [prompt]
     why = f"unreadable: no {what} can be read in {shown(reply.text)}"
     for attempt in ("repair", "draw"):
         if missing := [i for i in range(count) if i not in answers]:
-            again = _repair(prompt, reply, request(missing)) if attempt == "repair" else draw(prompt, 0)
+            again = _repair(prompt, reply, request(missing), missing) if attempt == "repair" else draw(prompt, 0)
             other = await ask(again)
             if isinstance(other, Reply):
-                more = read(other)
+                more = read(other) if is_finished(again, other) else {}
                 useless += [] if any(i in more for i in missing) else [again]
                 answers = {**more, **answers}
             else:
@@ -82,7 +82,13 @@ async def answers_to(
     return Asked(answers, why)
 
 
-def _repair(prompt: Prompt, reply: Reply, request: str) -> Prompt:
+def is_finished(prompt: Prompt, reply: Reply) -> bool:
+    """Whether a reply can be read: not where it was cut off within one of the choices that its prompt allows, since it
+    could have become another one."""
+    return not (reply.finish == "length" and prompt.answer is not None and prompt.answer.is_begun(reply.text))
+
+
+def _repair(prompt: Prompt, reply: Reply, request: str, missing: Sequence[int]) -> Prompt:
     """The prompt to repair an answer that could not, or not fully, be read."""
     said = quoted(reply.text)[:_EXCERPT] or "(nothing)"
     return replace(
@@ -90,6 +96,7 @@ def _repair(prompt: Prompt, reply: Reply, request: str) -> Prompt:
         messages=(*prompt.messages, ("assistant", said), ("user", request)),
         template=f"{prompt.template} repair/1",
         max_tokens=prompt.max_tokens * (2 if reply.finish == "length" else 1),
+        answer=prompt.answer.only(place + 1 for place in missing) if prompt.answer else None,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fcjax.core.checks import check_number
-from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.prompts import AnswerForm, Prompt, Reply
 from fcjax.core.records import Atom, Case, Status
 from fcjax.core.word_overlap import shared
 from fcjax.core.words import content_words, has_unspaced
@@ -68,6 +68,8 @@ _REQUEST: Final = (
     "that says what the text claims, and nothing else; with [] if it claims nothing."
 )
 
+_FORM: Final = AnswerForm.texts(instead="REFUSED")
+"""What `ATOMIZE` asks for; another template may ask for another form."""
 _SMALLEST: Final = 500  # characters; a shorter part is not divided again
 _LONGEST: Final = 600  # characters of a fact: a sentence, not a paragraph
 _NONE: Final = "(none)"
@@ -165,6 +167,7 @@ class _Work:
             ),
             template=self.how.template.name,
             max_tokens=min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens),
+            answer=_FORM if self.how.template == ATOMIZE else None,
         )
 
         divisible = len(text) >= 2 * _SMALLEST

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fcjax.core.checks import check_number
-from fcjax.core.prompts import Prompt
+from fcjax.core.prompts import AnswerForm, Prompt
 from fcjax.core.records import Atom, Case
 from fcjax.core.word_overlap import shared
 from fcjax.core.words import content_words
@@ -90,8 +90,12 @@ class QueryBuilder:
         content = self.template.fill(
             question=quoted(case.query or "") or "(not known)", claims=numbered(atoms), count=str(len(atoms))
         )
+        form = AnswerForm.numbered(range(1, len(atoms) + 1)) if self.template == QUERY else None
         return Prompt(
-            messages=(("user", content),), template=self.template.name, max_tokens=room(atoms, self.max_tokens)
+            messages=(("user", content),),
+            template=self.template.name,
+            max_tokens=room(atoms, self.max_tokens),
+            answer=form,
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fcjax.core.checks import check_number
-from fcjax.core.prompts import Prompt
+from fcjax.core.prompts import AnswerForm, Prompt
 from fcjax.core.records import Atom, Case
 from fcjax.core.word_overlap import shared
 from fcjax.core.words import content_words
@@ -107,8 +107,12 @@ class Reviser:
             statements=numbered(atoms),
             count=str(len(atoms)),
         )
+        form = AnswerForm.numbered(range(1, len(atoms) + 1)) if self.template == REVISE else None
         return Prompt(
-            messages=(("user", content),), template=self.template.name, max_tokens=room(atoms, self.max_tokens)
+            messages=(("user", content),),
+            template=self.template.name,
+            max_tokens=room(atoms, self.max_tokens),
+            answer=form,
         )
 
     def _excerpt(self, response: str, atoms: Sequence[Atom]) -> str:

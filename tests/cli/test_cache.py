@@ -332,6 +332,7 @@ def test_import_from_standard_input(tmp_path):
         (HAND_MADE[0] | {"prompt": {"messages": [["user", 3]], "template": "t/1"}}, "allowed: pairs of role"),
         (HAND_MADE[0] | {"prompt": {"messages": []}}, "prompt.template is None"),
         (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "seed": 1}}, "prompt is invalid"),
+        (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "answer": {}}}, "prompt.answer is {}"),
         (HAND_MADE[0] | {"prompt": {"messages": [], "template": "t/1", "max_tokens": "9"}}, "prompt.max_tokens is '9'"),
         (HAND_MADE[0] | {"template": "other/1"}, "template is 'other/1', but the prompt's is"),
     ],

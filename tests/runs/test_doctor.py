@@ -8,7 +8,7 @@ import re
 
 import pytest
 from command import OK, SOME_FAILED, UNUSABLE, fcjax
-from scripted_server import ScriptedServer, completion
+from scripted_server import ScriptedServer, completion, unknown
 
 from fcjax.core.prompts import Failure
 from fcjax.io.endpoint import Endpoint
@@ -67,10 +67,11 @@ def examined(server, **more):
 def test_a_good_endpoint():
     with ScriptedServer(knows) as server:
         found = examined(server)
-        assert server.calls == 5 + len(PROBE_PAIRS) + 8
-    assert list(found) == ["models", "answer", "labels", "logprobs", "judgement", "packed", "context", "speed"]
+        assert server.calls == 10 + len(PROBE_PAIRS) + 8
+    names = ["models", "answer", "labels", "logprobs", "judgement", "packed", "forms", "context", "speed"]
+    assert list(found) == names
     verdicts = {name: str(finding.verdict) for name, finding in found.items()}
-    assert verdicts == dict.fromkeys(found, "good") | {"context": "limited"}
+    assert verdicts == dict.fromkeys(found, "good") | {"context": "limited", "forms": "limited"}
     assert found["labels"].values == {"asked": 3, "read": 3, "right": 3}
     assert len(found["logprobs"].values["probabilities"]) == 3
     assert found["judgement"].values["accuracy"] == 1.0
@@ -113,6 +114,52 @@ def test_the_interval_of_the_accuracy_is_wilsons(right, count, want):
     assert accuracy_interval(right, count) == pytest.approx(want, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("enforces", "use", "words"),
+    [
+        (
+            ["response_format", "structured_outputs"],
+            "choice",
+            "(labels and JSON): use --constrain choice; choice en",
+        ),
+        (["response_format", "guided_choice"], "guided_choice", "use --constrain guided_choice"),
+        (["response_format", "grammar"], "grammar", "use --constrain grammar; choice ignored, guided_choice ignored"),
+        (["grammar"], "grammar", "(labels only): use --constrain grammar"),
+        (["response_format"], "auto", "(JSON only): use --constrain auto"),
+        ([], "none", "answers are free: the server ignores the fields that do it; use --constrain none"),
+    ],
+)
+def test_the_way_to_constrain_answers_is_found(enforces, use, words):
+    with ScriptedServer(knows, enforces=enforces) as server:
+        found = examined(server)["forms"]
+    assert (found.verdict, found.values["use"]) == ("good" if enforces else "limited", use)
+    assert words in found.words
+
+
+def test_a_server_that_takes_objects_only_or_nothing():
+    fields = ("response_format", "structured_outputs", "guided_choice", "grammar")
+    with ScriptedServer(knows, refuses={field: unknown(field) for field in fields}) as server:
+        found = examined(server)["forms"]
+    assert found.values == {"ways": dict.fromkeys(WAYS, "refused"), "use": "none"}
+    assert "the server refuses to constrain them; use --constrain none" in found.words
+
+    class Openai(ScriptedServer):
+        async def _route(self, request):
+            self.refuses = {field: unknown(field) for field in fields[1:]}
+            body = json.loads(await request.read())
+            if "enum" in body.get("response_format", {}).get("json_schema", {}).get("schema", {}):
+                self.refuses |= {"response_format": unknown("response_format")}
+            return await super()._route(request)
+
+    with Openai(knows, enforces=["response_format"]) as server:
+        found = examined(server)["forms"]
+    assert found.values == {"ways": dict.fromkeys(WAYS, "refused") | {"auto": "enforced"}, "use": "auto"}
+    assert "(JSON only): use --constrain auto" in found.words
+
+
+WAYS = ("choice", "guided_choice", "grammar", "auto", "json_schema")
+
+
 def test_after_no_answer_nothing_more_is_asked():
     with ScriptedServer(knows, key="sk-right-one") as server:
         found = examined(server, key="sk-wrong-one")
@@ -129,7 +176,7 @@ def test_a_model_that_is_not_listed():
 
 
 def test_an_endpoint_that_cannot_keep_up():
-    with ScriptedServer(knows, weather=["ok"] * (5 + len(PROBE_PAIRS)) + ["429 after 20ms"] * 4) as server:
+    with ScriptedServer(knows, weather=["ok"] * (10 + len(PROBE_PAIRS)) + ["429 after 20ms"] * 4) as server:
         found = examined(server)["speed"]
     assert found.verdict == "limited"
     assert "4 requests were repeated" in found.words

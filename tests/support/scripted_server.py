@@ -70,6 +70,10 @@ class ScriptedServer:
     `reset`, `429 after 20ms`, `503 after 20ms`. `delay` is the seconds that a good reply takes, give or take the share
     `spread`; `key` is the API key that is demanded; a request for more than `most_logprobs` alternatives is refused as
     OpenAI does it.
+
+    Of the fields that constrain an answer, those in `enforces` are honoured (an answer that does not fit is replaced by
+    one that does), those in `refuses` are refused, with the status and the body given for each, and the others are
+    ignored. Where an answer has been constrained, it is cut off after `cut` characters.
     """
 
     def __init__(
@@ -82,10 +86,14 @@ class ScriptedServer:
         key: str | None = None,
         models: Iterable[str] = ("scripted",),
         most_logprobs: int = 20,
+        enforces: Iterable[str] = (),
+        refuses: Mapping[str, tuple[int, Any]] | None = None,
+        cut: int | None = None,
     ):
         self.answer, self.delay, self.spread = answer, delay, spread
         self.key, self.most_logprobs = key, most_logprobs
         self.models = tuple(models)
+        self.enforces, self.refuses, self.cut = frozenset(enforces), dict(refuses or {}), cut
         self.asked: Counter[str] = Counter()  # calls that arrived, by the text of their last message
         self.answered: Counter[str] = Counter()  # of these, the ones that were given a reply
         self.trouble: Counter[str] = Counter()  # the others, by kind
@@ -172,12 +180,19 @@ class ScriptedServer:
         if body.get("top_logprobs", 0) > self.most_logprobs:
             message = f"Invalid value for 'top_logprobs': must be less than or equal to {self.most_logprobs}."
             return reply(400, {}, {"error": {"message": message, "param": "top_logprobs", "code": None}})
+        for field, (status, content) in self.refuses.items():
+            if field in body:
+                return reply(status, {}, content)
         if self.delay:
             await asyncio.sleep(self.delay * random.uniform(1 - self.spread, 1 + self.spread))
         answer = self.answer(body["messages"])
         self.answered[question] += 1
         if isinstance(answer, str):
             answer = {"text": answer}
+        if "text" in answer and (fitting := fitting_answer(body, answer["text"], self.enforces)) is not None:
+            answer = {**answer, "text": fitting[: self.cut]}
+            if self.cut is not None and len(fitting) > self.cut:
+                answer["finish"] = "length"
         content = answer["body"] if "body" in answer else completion(body, answer)
         return reply(answer.get("status", 200), answer.get("headers", {}), content)
 
@@ -198,6 +213,54 @@ class ScriptedServer:
 def reply(status: int, headers: Mapping[str, str], content: Any) -> web.Response:
     body = content if isinstance(content, bytes) else orjson.dumps(content)
     return web.Response(status=status, headers={"content-type": "application/json", **headers}, body=body)
+
+
+def unknown(field: str) -> tuple[int, Any]:
+    """How OpenAI refuses a field that it does not know."""
+    return 400, {"error": {"message": f"Unknown parameter: '{field}'.", "param": field, "code": "unknown_parameter"}}
+
+
+def fitting_answer(request: Mapping[str, Any], text: str, enforces: frozenset[str]) -> str | None:
+    """`text`, or one that fits in its place, as a server that enforces these fields answers; None where it is free."""
+    given = {field: request[field] for field in enforces if field in request}
+    choices = given.get("guided_choice") or given.get("structured_outputs", {}).get("choice")
+    if "grammar" in given:
+        choices = [orjson.loads(quoted) for quoted in re.findall(r'"(?:[^"\\]|\\.)*"', given["grammar"])]
+    if choices:
+        return next((choice for choice in choices if choice == text), choices[0])
+    if "response_format" not in given:
+        return None
+    schema = given["response_format"]["json_schema"]["schema"]
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = text
+    return text if fits(value, schema) and value is not text else orjson.dumps(example(schema, value)).decode()
+
+
+def fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    if "anyOf" in schema:
+        return any(fits(value, one) for one in schema["anyOf"])
+    if schema["type"] == "object":
+        keys, properties = schema["required"], schema["properties"]
+        return isinstance(value, dict) and list(value) == keys and all(fits(value[k], properties[k]) for k in keys)
+    if schema["type"] == "array":
+        return isinstance(value, list) and all(fits(one, schema["items"]) for one in value)
+    return isinstance(value, str) and value in schema.get("enum", [value])
+
+
+def example(schema: Mapping[str, Any], value: Any) -> Any:
+    """What fits a schema, as much like a value as it may be."""
+    if fits(value, schema):
+        return value
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0], value)
+    if schema["type"] == "object":
+        own = value if isinstance(value, dict) else {}
+        return {key: example(schema["properties"][key], own.get(key)) for key in schema["required"]}
+    if schema["type"] == "array":
+        return [value] if fits(value, schema["items"]) else []
+    return schema.get("enum", ["none"])[0]
 
 
 def completion(request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:

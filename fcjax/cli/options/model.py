@@ -18,7 +18,7 @@ ENDPOINT: Final = ("base_url", "model", "config", "litellm", "timeout")
 
 CLIENT: Final = (
     *ENDPOINT,
-    *("store", "replay", "concurrency", "tries", "price"),
+    *("store", "replay", "constrain", "concurrency", "tries", "price"),
     *("requests_per_minute", "tokens_per_minute", "budget_prompts", "budget_tokens", "budget_dollars"),
 )
 """Parameters of `client_options`."""
@@ -63,6 +63,14 @@ client_options = options(
         help="Store file for replies. [default: $FCJAX_STORE, or .cache/fcjax/replies.sqlite in the home folder]",
     ),
     replay,
+    _model(
+        "--constrain",
+        type=click.Choice(("auto", "none", "json_schema", "choice", "guided_choice", "grammar")),
+        default="auto",
+        show_default=True,
+        help="Have the server hold answers to the form asked for: JSON only (auto), nothing, or labels as well, by the "
+        "field that fcjax doctor recommends.",
+    ),
     _model(
         "--concurrency",
         type=click.IntRange(1, 4096),
