@@ -142,9 +142,7 @@ class _Run:
         drop_journal_of_others(folder / "before.jsonl.stages", found)
 
         def critique() -> int:
-            report = critique_file(
-                source, before, critic, choice, observer=CaseObserver(self._observer), private=True
-            )
+            report = critique_file(source, before, critic, choice, observer=CaseObserver(self._observer), private=True)
             lost = sum(count for status, count in report.summary.statuses.items() if status not in _FINAL)
             return lost + sum(kinds.total() for kinds in report.failed.values())
 
