@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from fcjax.core.errors import Fault, FcjaxError
+from fcjax.core.errors import Fault, FcjaxError, InputError
 from fcjax.core.errors import counted as counted
 from fcjax.core.terminal import visible
 
@@ -89,8 +89,12 @@ def echo(message: str, *, err: bool = False) -> None:
 def escape_log_lines() -> None:
     """Show control characters in log lines and Python's warnings, of all libraries, and do not let them be obeyed."""
     logging.setLogRecordFactory(_LogRecord)
-    line = warnings.formatwarning
-    warnings.formatwarning = lambda *about, **more: visible(line(*about, **more), keep="\n\t")
+    text_of = warnings.formatwarning
+
+    def escaped(message: Warning | str, *about: Any, **more: Any) -> str:
+        return visible(text_of(visible(str(message)), *about, **more), keep="\n\t")
+
+    warnings.formatwarning = escaped
 
 
 class _LogRecord(logging.LogRecord):
@@ -118,7 +122,8 @@ _WITH_LINES: Final = (  # the help, and the choices of an argument that is missi
 
 
 def _print_faults(error: FcjaxError) -> None:
-    lines = str(error).splitlines() or [type(error).__name__]
+    faults = error.faults if isinstance(error, InputError) else (error,)
+    lines = [str(fault) or type(error).__name__ for fault in faults]
     for line in lines[:FAULTS_SHOWN]:
         say(f"error: {line}")
     if len(lines) > FAULTS_SHOWN:

@@ -153,9 +153,10 @@ def begin_run(
     """Begin a run: `first_look(path)` says what is there to do, and `observer` hears of it.
 
     Results go to `out` and cases to `cases_out`, where these are not None; both take their places when they are
-    complete, unless the run `appends`; only this user may read them if they are `private`. `journal` is the ending of the journal's name beside `out`; there is none beside
-    a stream. Raises `OutputError` where an output is the input, or another output, cannot be written, or is in use by
-    another run, and where the journal is another run's and `overwrite` is not set; and what `first_look` raises.
+    complete, unless the run `appends`; only this user may read them if they are `private`. `journal` is the ending
+    of the journal's name beside `out`; there is none beside a stream. Raises `OutputError` where an output is the
+    input, or another output, cannot be written, or is in use by another run, and where the journal is another run's
+    and `overwrite` is not set; and what `first_look` raises.
     """
     observer = observer or RunObserver()
     outs = [one for one in (out, cases_out) if one is not None]

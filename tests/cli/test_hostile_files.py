@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import resource
+import os
 import subprocess
 import sys
 import time
@@ -30,12 +30,12 @@ def measured(*args):
     return said, int(code), float(seconds), int(held) / (1000 if sys.platform == "linux" else 1_000_000)
 
 
-@pytest.mark.skipif(not hasattr(resource, "RUSAGE_CHILDREN"), reason="the system does not measure processes")
+@pytest.mark.skipif(os.name != "posix", reason="the system does not measure processes")
 @pytest.mark.parametrize("command", ["score", "validate"])
 @pytest.mark.parametrize(
     ("name", "says"),
     [("numbers.json", "over 100,000 of them no objects"), ("numbers.jsonl", "[0] is NaN"),
-     ("objects.json.gz", "too many values"), ("objects.jsonl.gz", "too many values")],
+     ("objects.json.gz", "too many values"), ("objects.jsonl.gz", "the line has 240,000,004 bytes")],
 )  # fmt: skip
 def test_large_lists_take_little_time_and_memory(name, says, command, tmp_path):
     """12 MB of NaN, and 233 kB of gzip that hold 80,000,000 objects."""
