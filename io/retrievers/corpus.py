@@ -251,7 +251,8 @@ def _content(entry: CorpusFile) -> bytes:
     if entry.size <= WHOLE_LIMIT:
         with _opened(entry) as raw:
             try:
-                content = unpacked(raw, _most_unpacked(entry)).read(WHOLE_LIMIT + 1)
+                most = _most_unpacked(entry)
+                content = unpacked(raw, most).read(min(most, WHOLE_LIMIT) + 1)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise InputError(Fault(f"the gzip data is damaged ({error})", file=place)) from error
             except OSError as error:

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import time
-import tracemalloc
 import unicodedata
 from collections import Counter
 from pathlib import Path
@@ -556,21 +555,18 @@ def test_a_link_that_takes_the_place_of_a_file_or_its_folder_is_not_followed(nam
     assert "changed" in faults.kept[0].message
 
 
-@pytest.mark.parametrize(("name", "most"), [("a.jsonl.gz", 40_000_000), ("a.json.gz", 0), ("a.txt.gz", 0)])
+@pytest.mark.parametrize(("name", "most"), [("a.jsonl.gz", 17 << 20), ("a.json.gz", 0), ("a.txt.gz", 0)])
 def test_gzip_that_unpacks_to_a_thousand_times_its_size_is_not_read_to_its_end(name, most, tmp_path):
-    """About 400 kB that are 400 MB: members of gzip may follow each other."""
-    lines = b"".join(b'{"text": "%d %s"}\n' % (i, b"a" * 10_000) for i in range(1000))
-    packed = gzip.compress(lines, 9) * 9
-    assert 30 * len(packed) < 9 * len(lines)
+    """100 kB that are 100 MB."""
+    letters = b"".join(b"%d " % i + b"a" * 50_000 + b" " for i in range(2000))
+    text = b"".join(b'{"text": "%d %s"}\n' % (i, b"a" * 50_000) for i in range(2000)) if "jsonl" in name else letters
+    packed = gzip.compress(text if "json" not in name or "jsonl" in name else b'[{"text": "%s"}]' % text, 9)
+    assert 500 * len(packed) < len(text)
     folder = written(tmp_path / "corpus", {name: packed, "good.txt": "The Vasa sank."})
     found, faults = entries(folder, Faults()), Faults()
     start = time.perf_counter()
-    tracemalloc.start()
     texts = [passage.text for passage in passages(found, 1000, faults)]
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert time.perf_counter() - start < 20
-    assert peak < 150_000_000
+    assert time.perf_counter() - start < 10
     assert "The Vasa sank." in texts
     assert sum(map(len, texts)) <= most + 100
     assert "once unpacked" in faults.kept[0].message
