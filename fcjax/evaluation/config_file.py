@@ -198,7 +198,7 @@ def _size(node: Any, known: dict[int, int]) -> int:
 
 
 _MOST_NODES: Final = 300_000  # with aliases written out
-_MOST_WRITTEN: Final = 50_000
+_MOST_WRITTEN: Final = 20_000
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _DIGITS: Final = 100  # characters of a number
 

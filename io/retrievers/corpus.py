@@ -270,7 +270,7 @@ def _opened(entry: CorpusFile) -> Iterator[io.BufferedReader[Any]]:
     The time of the last change of its inode, to the nanosecond, tells it from any other file: no user can set it.
     """
     number = os.open(entry.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(number, "rb", _BUFFER) as stream:
+    with io.BufferedReader(io.FileIO(number), _BUFFER) as stream:
         found, place = os.fstat(number), str(entry.path)
         if not stat.S_ISREG(found.st_mode):
             raise InputError(Fault(_NOT_REGULAR, file=place))
