@@ -11,7 +11,9 @@ def main() -> None:
     _replace_closed_streams()
     try:
         from fcjax.cli.main import commands
+        from fcjax.cli.shell import escape_log_lines
 
+        escape_log_lines()
         commands(prog_name="fcjax")
     except KeyboardInterrupt:  # before the commands handle it
         sys.stderr.write("fcjax: stopped\n")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import click
 
-from fcjax.core.errors import Fault, FcjaxError
+from fcjax.core.errors import Fault, FcjaxError, InputError
 from fcjax.core.errors import counted as counted
 from fcjax.core.terminal import visible
 
@@ -60,12 +62,15 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
             _leave(UNUSABLE)  # or Python would try again at exit
         say(f"error: {error.filename or 'the system'}: {error.strerror or error}")
         raise click.exceptions.Exit(UNUSABLE) from error
-    except (click.ClickException, click.exceptions.Exit, click.Abort):
+    except click.ClickException as error:
+        _escape(error)
+        raise
+    except (click.exceptions.Exit, click.Abort):
         raise
     except Exception as error:
         say(f"error: this is a bug in fcjax, please report it: {type(error).__name__}: {error}")
         if ctx and ctx.meta.get(VERBOSE):
-            traceback.print_exc()
+            echo(traceback.format_exc().rstrip("\n"), err=True)
         else:
             say("run the same command with --verbose to see the traceback")
         raise click.exceptions.Exit(BROKEN) from error
@@ -81,8 +86,44 @@ def echo(message: str, *, err: bool = False) -> None:
     click.echo(visible(message, keep="\n\t"), err=err)
 
 
+def escape_log_lines() -> None:
+    """Show control characters in log lines and Python's warnings, of all libraries, and do not let them be obeyed."""
+    logging.setLogRecordFactory(_LogRecord)
+    text_of = warnings.formatwarning
+
+    def escaped(message: Warning | str, *about: Any, **more: Any) -> str:
+        return visible(text_of(visible(str(message)), *about, **more), keep="\n\t")
+
+    warnings.formatwarning = escaped
+
+
+class _LogRecord(logging.LogRecord):
+    """A record whose message is one line, whatever handler writes it."""
+
+    def __init__(self, *args: Any, **more: Any):
+        super().__init__(*args, **more)
+        if self.exc_info and self.exc_info[0]:
+            self.exc_text = visible("".join(traceback.format_exception(*self.exc_info)).rstrip("\n"), keep="\n\t")
+
+    def getMessage(self) -> str:  # noqa: N802
+        return visible(super().getMessage(), keep="\t")
+
+
+def _escape(error: click.ClickException) -> None:
+    """Make an error of click's quote arguments with escapes. Few of its messages have lines of their own."""
+    message = visible(error.format_message(), keep="\n\t" if isinstance(error, _WITH_LINES) else "")
+    error.format_message = lambda: message  # type: ignore[method-assign]
+
+
+_WITH_LINES: Final = (  # the help, and the choices of an argument that is missing
+    click.MissingParameter,
+    getattr(click.exceptions, "NoArgsIsHelpError", click.MissingParameter),
+)
+
+
 def _print_faults(error: FcjaxError) -> None:
-    lines = str(error).splitlines() or [type(error).__name__]
+    faults = error.faults if isinstance(error, InputError) else (error,)
+    lines = [str(fault) or type(error).__name__ for fault in faults]
     for line in lines[:FAULTS_SHOWN]:
         say(f"error: {line}")
     if len(lines) > FAULTS_SHOWN:

@@ -131,12 +131,16 @@ def _loaded(text: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        depth = 0
+        depth = nodes = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.depth > MOST_KEYS:
                 mark = self.peek_event().start_mark
                 raise yaml.composer.ComposerError(None, None, f"nested more than {MOST_KEYS} levels deep", mark)
+            self.nodes += 1
+            if self.nodes > _MOST_WRITTEN:  # reading them takes 60 us each
+                mark = self.peek_event().start_mark
+                raise yaml.composer.ComposerError(None, None, f"it has more than {_MOST_WRITTEN:,} values", mark)
             self.depth += 1
             try:
                 return super().compose_node(parent, index)
@@ -155,6 +159,13 @@ def _loaded(text: str) -> Any:
                 fault = f"a number of more than {_DIGITS} characters"
                 raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark)
             return super().construct_scalar(node)
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (AttributeError, LookupError, TypeError) as error:  # of a tag on another value
+                fault = f"the value does not fit its tag {node.tag}"
+                raise yaml.constructor.ConstructorError(None, None, fault, node.start_mark) from error
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()
@@ -186,7 +197,8 @@ def _size(node: Any, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-_MOST_NODES: Final = 300_000
+_MOST_NODES: Final = 300_000  # with aliases written out
+_MOST_WRITTEN: Final = 20_000
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _DIGITS: Final = 100  # characters of a number
 

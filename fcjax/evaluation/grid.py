@@ -2,7 +2,8 @@
 
 Each step writes one file. It runs again only if something that it depends on has changed, or something in it has
 failed: the state of the folder holds a fingerprint of each step. An interrupted step has a journal of its own, and all
-replies are in one store, so the same command resumes and asks nothing twice.
+replies are in one store, so the same command resumes and asks nothing twice. Files that hold prompts, replies or
+passages are this user's alone, and so are folders that are created.
 
     data/DATA/CRITIC/before.jsonl      the originals' results, with before.cases.jsonl beside them
     cells/DATA/MODEL/CORRECTOR/corrections.jsonl, after.jsonl
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from fcjax.core.errors import OutputError
+from fcjax.core.folders import private_folder
 from fcjax.core.records import Case, Status
 from fcjax.correction.factcorrector import evaluation, failures, reevaluation_inputs
 from fcjax.critic.asker import Asker
@@ -85,7 +87,7 @@ def run_grid(
     """
     home = Path(folder)
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         others = sorted(path.name for path in home.iterdir() if path.name in _OURS)
     except OSError as error:
         raise OutputError(f"{home}: the folder cannot be created ({error.strerror or error})") from error
@@ -127,7 +129,7 @@ class _Run:
 
     def _note_plan(self) -> None:
         """Write what the tables are made from, so that they leave out the files of other plans."""
-        with replacing(self._home / "plan.json") as out:
+        with replacing(self._home / "plan.json", private=True) as out:
             out.write(orjson.dumps(self._plan.to_dict() | {"done": self._done}, option=orjson.OPT_INDENT_2))
 
     def _original(self, data: str, name: str) -> None:
@@ -140,7 +142,7 @@ class _Run:
         drop_journal_of_others(folder / "before.jsonl.stages", found)
 
         def critique() -> int:
-            report = critique_file(source, before, critic, choice, observer=CaseObserver(self._observer))
+            report = critique_file(source, before, critic, choice, observer=CaseObserver(self._observer), private=True)
             lost = sum(count for status, count in report.summary.statuses.items() if status not in _FINAL)
             return lost + sum(kinds.total() for kinds in report.failed.values())
 
@@ -167,7 +169,8 @@ class _Run:
         drop_journal_of_others(folder / "corrections.jsonl.journal", found)
 
         def correct() -> int:
-            return correct_file(source, corrections, method, choice, observer=CaseObserver(self._observer)).to_try_again
+            observer = CaseObserver(self._observer)
+            return correct_file(source, corrections, method, choice, observer=observer, private=True).to_try_again
 
         self._step(corrections, [found, self._plan.critic.settings.k], correct, beside=cases, counts=False)
         name = "/".join((cell.data, cell.model, cell.corrector))
@@ -258,7 +261,7 @@ class _Run:
                         self._observer.case()
                     yield encode_result(row)
 
-            write_lines(path, lines())
+            write_lines(path, lines(), private=True)
             return lost
 
         self._step(path, parts, make)
@@ -273,7 +276,7 @@ class _Run:
         kept, failed = there and self._state.has(name, fingerprint), 0
         try:
             if not kept:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(path.parent)
                 if self._observer:
                     self._observer.starts(name)
                 failed = make()

@@ -81,7 +81,7 @@ class GridState:
         self._done.pop(name, None)
         if fingerprint is not None:
             self._done[name] = fingerprint
-        with replacing(self._path) as out:
+        with replacing(self._path, private=True) as out:
             out.write(orjson.dumps(self._done, option=orjson.OPT_INDENT_2))
 
 

@@ -91,7 +91,7 @@ def render(folder: Source, *, plots: bool = True) -> Rendered:
     found.tables |= _humans(home, done)
     _write_tables(home, found)
     for one in done:
-        write_lines(cell_folder(home, one.cell) / "cases.jsonl", _case_lines(one))
+        write_lines(cell_folder(home, one.cell) / "cases.jsonl", _case_lines(one), private=True)
     if plots:
         _draw(home, found)
     return found

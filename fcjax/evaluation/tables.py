@@ -215,7 +215,9 @@ class Table:
         writer = csv.writer(out, lineterminator="\n")
         names = [self._names(i) for i in range(len(self.columns))]
         writer.writerow(
-            f"{column.full} {name}".strip() for column, part in zip(self.columns, names, strict=True) for name in part
+            _csv(f"{column.full} {name}".strip())
+            for column, part in zip(self.columns, names, strict=True)
+            for name in part
         )
         for row in self.rows:
             values: list[Value] = []
@@ -223,7 +225,7 @@ class Table:
                 if cell is None:
                     values += [None] * len(part)
                 elif isinstance(cell, str):
-                    values.append(_harmless(re.sub("\r\n?", "\n", cell)))  # csv does not quote a bare return
+                    values.append(_csv(cell))
                 else:
                     values += [cell] if isinstance(cell, int) else cell.values
             writer.writerow("" if value is None else value for value in values)
@@ -262,10 +264,12 @@ def _texts(row: Sequence[Cell]) -> list[str]:
     return ["–" if cell is None or text is None else text for cell, text in zip(row, texts, strict=True)]
 
 
-def _harmless(text: str) -> str:
-    """Text as a cell of a spreadsheet, which would calculate what begins like a formula: a quotation mark before it
-    makes it text. Numbers stay as they are."""
-    text = visible(text, keep="\n\t")
+def _csv(text: str) -> str:
+    """Text for CSV. A spreadsheet would calculate what begins like a formula: an apostrophe before it makes it text.
+
+    Numbers stay as they are.
+    """
+    text = visible(re.sub("\r\n?", "\n", text), keep="\n\t")  # csv does not quote a bare return
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 

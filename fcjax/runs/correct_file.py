@@ -140,13 +140,14 @@ def correct_file(
     cases_out: Source | None = None,
     overwrite: bool = False,
     observer: RunObserver | None = None,
+    private: bool = False,
 ) -> CorrectReport:
     """Write the correction of every chosen case of a file to `out`: `Correction.row`, in the input's order.
 
     The cases, each with the best response in place of its own, go to `cases_out`: by default a file beside `out`,
     `results.corrected.jsonl` for `results.jsonl`, none where that is standard output. Both take their places when they
     are complete. Ids may repeat. The clients and the critic's source are closed in the end. It works in a running
-    event loop, too.
+    event loop, too. Only this user may read the files if they are `private`.
 
     What an earlier run with the same input and settings has finished is read from the journal beside `out`; a
     correction in which something failed is repeated. Raises as `critique_file` does.
@@ -161,6 +162,7 @@ def correct_file(
         cases_out=cases_file(out, "corrected") if cases_out is None else cases_out,
         journal=".journal",
         overwrite=overwrite,
+        private=private,
     ) as run:
 
         def finish(_: int, done: _Corrected) -> Finished:

@@ -83,13 +83,15 @@ def critique_file(
     cases_out: Source | None = None,
     overwrite: bool = False,
     observer: RunObserver | None = None,
+    private: bool = False,
 ) -> CritiqueReport:
     """Write the row of every chosen case of a file to `out` (SPEC 7), with feedback, in the input's order.
 
     The cases, with all that was found out about them, go to `cases_out`: by default a file beside `out` (see
     `cases_file`), none where that is standard output. `fcjax.score` makes the same rows of them. Both files take their
     places when they are complete. A row that holds no case has the status `invalid_input`. Once work has begun, the
-    critic's client and its retriever are closed in the end. It works in a running event loop, too.
+    critic's client and its retriever are closed in the end. It works in a running event loop, too. Only this user may
+    read the files if they are `private`.
 
     What an earlier run with the same input and settings has left in the journal beside `out` is resumed; a stage in
     which something failed is repeated. Raises `OutputError` where that journal is another run's and `overwrite` is not
@@ -107,6 +109,7 @@ def critique_file(
         cases_out=cases_file(out) if cases_out is None else cases_out,
         journal=".stages",
         overwrite=overwrite,
+        private=private,
     ) as run:
 
         def on_stage(stage: Stage, case: Case, kept: bool) -> None:

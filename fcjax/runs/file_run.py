@@ -67,6 +67,7 @@ class FileRun(Generic[Found]):
     _cases_out: Source | None
     _loop: OwnLoop
     _spool: Spool
+    _private: bool
 
     def write_cases(
         self,
@@ -100,7 +101,7 @@ class FileRun(Generic[Found]):
             if self._cases_out is None:
                 deque(lines(), maxlen=0)
             else:
-                write_lines(self._cases_out, lines())
+                write_lines(self._cases_out, lines(), private=self._private)
         finally:
             if not stream.ag_running:  # else a second interrupt came while it was ending, and the loop ends it
                 self._loop.run(stream.aclose())
@@ -119,7 +120,7 @@ class FileRun(Generic[Found]):
                 self.observer.row(row, kept=False)
                 yield encode_result(row)
 
-        write_lines(self._out, lines())
+        write_lines(self._out, lines(), private=self._private)
         if self.journal is not None:
             self.journal.remove()
 
@@ -147,13 +148,15 @@ def begin_run(
     journal: str | None = None,
     overwrite: bool = False,
     appends: bool = False,
+    private: bool = False,
 ) -> Iterator[FileRun[Found]]:
     """Begin a run: `first_look(path)` says what is there to do, and `observer` hears of it.
 
     Results go to `out` and cases to `cases_out`, where these are not None; both take their places when they are
-    complete, unless the run `appends`. `journal` is the ending of the journal's name beside `out`; there is none beside
-    a stream. Raises `OutputError` where an output is the input, or another output, cannot be written, or is in use by
-    another run, and where the journal is another run's and `overwrite` is not set; and what `first_look` raises.
+    complete, unless the run `appends`; only this user may read them if they are `private`. `journal` is the ending
+    of the journal's name beside `out`; there is none beside a stream. Raises `OutputError` where an output is the
+    input, or another output, cannot be written, or is in use by another run, and where the journal is another run's
+    and `overwrite` is not set; and what `first_look` raises.
     """
     observer = observer or RunObserver()
     outs = [one for one in (out, cases_out) if one is not None]
@@ -171,7 +174,7 @@ def begin_run(
             kept = opened.enter_context(Journal(beside, found.fingerprint, overwrite=overwrite))
             folder = os.path.dirname(os.path.realpath(cast("Source", out)))
         loop, spool = opened.enter_context(OwnLoop()), opened.enter_context(Spool(folder))
-        yield FileRun(path, found, kept, observer, out, cases_out, loop, spool)
+        yield FileRun(path, found, kept, observer, out, cases_out, loop, spool, private)
 
 
 def cases_file(out: Source, name: str = "cases") -> Path | None:

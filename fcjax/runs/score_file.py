@@ -26,14 +26,14 @@ from fcjax.io.files import (
     ResultsWriter,
     encode_result,
     graph_to_case,
-    parse_case,
-    parse_graph,
     read_cases,
     read_finished,
     read_graphs,
     read_results,
     read_uai,
 )
+from fcjax.io.files.cases import parse_row
+from fcjax.io.files.factreasoner import parse_graph_row
 from fcjax.io.files.formats import is_graph
 from fcjax.io.files.objects import Row as FileRow
 from fcjax.io.files.objects import read_rows
@@ -129,8 +129,8 @@ def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
 
     def parse(value: Any, number: int) -> Case:
         if isinstance(value, dict) and is_graph(value):
-            return graph_to_case(parse_graph(value, number), number, atom_prior=settings.atom_prior)
-        return parse_case(value, number)
+            return graph_to_case(parse_graph_row(value, number), number, atom_prior=settings.atom_prior)
+        return parse_row(value, number)
 
     return (FileRow(*parts) for parts in read_rows(path, parse))
 

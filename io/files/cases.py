@@ -64,12 +64,12 @@ def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
     Reads JSON Lines, a JSON list or one object, plain or gzip-compressed; `-` is standard input. FactReasoner's problem
     files are cases under other names and are read as well. Raises `InputError` where there is nothing to read at all.
     """
-    for row in read_rows(path, _parse_shallow, limit):
+    for row in read_rows(path, parse_row, limit):
         yield CaseRow(*row)
 
 
-def _parse_shallow(value: Any, number: int) -> Case:
-    """The case of a JSON object that can be written again."""
+def parse_row(value: Any, number: int) -> Case:
+    """The case of a row of a file: `parse_case`, and a fault where an unknown key is nested too deep to be written."""
     case = parse_case(value, number)
     records: tuple[Any, ...] = (*(case.atoms or ()), *(case.contexts or ()), *(case.relations or ()))
     if case.extra or any(record.extra for record in records):

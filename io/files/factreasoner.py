@@ -63,12 +63,12 @@ def read_graphs(path: Source, limit: int = LINE_LIMIT) -> Iterator[GraphRow]:
 
     A bad row carries its faults and does not end the stream. Raises `InputError` where there is nothing to read at all.
     """
-    for row in read_rows(path, _parse_shallow, limit):
+    for row in read_rows(path, parse_graph_row, limit):
         yield GraphRow(*row)
 
 
-def _parse_shallow(value: Any, number: int) -> Graph:
-    """The fact graph of a JSON object that can be written again."""
+def parse_graph_row(value: Any, number: int) -> Graph:
+    """The fact graph of a row of a file: `parse_graph`, and a fault where a key is nested too deep to be written."""
     graph = parse_graph(value, number)
     check_depth(value)
     return graph

@@ -39,7 +39,7 @@ def read_small(path: Source, limit: int = SMALL_LIMIT, encoding: str = "utf-8") 
 
 def read_toml(text: str) -> dict[str, Any]:
     """The table of a TOML text. Raises `ValueError`, also for integers beyond 64 bits and for what is nested deep."""
-    for line in _QUOTED.sub("q", text).splitlines():
+    for line in _without_strings(text).splitlines():
         if any(len(run.split(".")) > MOST_KEYS for part in _RUN.findall(line) for run in _GAP.split(part)):
             raise ValueError(f"a key of more than {MOST_KEYS} parts")  # the time to read it grows with their square
     try:
@@ -65,6 +65,30 @@ def check_values(value: Any) -> None:
             raise ValueError("an integer is beyond 64 bits")
 
 
-_QUOTED: Final = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
+def _without_strings(text: str) -> str:
+    """A TOML text with q for each string, and without comments: what has dots there is a key or a number."""
+    parts, place = [], 0
+    while found := _OPENING.search(text, place):
+        opening = found[0]
+        end = found.end()
+        while stop := _CLOSING[opening].search(text, end):
+            end = stop.end()
+            if not stop[0].startswith("\\"):
+                break
+        parts += [text[place : found.start()], "" if opening == "#" else "q"]
+        place = end if stop else len(text)
+        if stop and stop[0] == "\n":
+            place -= 1  # the line ends, also where a string in it does not
+    return "".join(parts) + text[place:]
+
+
+_OPENING: Final = re.compile("\"\"\"|'''|[\"'#]")
+_CLOSING: Final = {
+    '"""': re.compile(r'\\.?|"{3,5}', re.DOTALL),
+    "'''": re.compile("'{3,5}"),
+    '"': re.compile(r'\\[^\n]?|["\n]'),
+    "'": re.compile("['\n]"),
+    "#": re.compile("\n"),
+}
 _RUN: Final = re.compile(r"[\w.\t -]+")
 _GAP: Final = re.compile(r"\.[\t ]*\.")  # no key has it

@@ -103,31 +103,52 @@ def opened(path: Source) -> Iterator[io.BufferedReader[Any]]:
     """
     name = display_name(path)
     with _raw(path, name) as raw:
-        zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-        stream: io.BufferedReader[Any] = io.BufferedReader(_Unzipped(raw), _BUFFER) if zipped else raw
-        try:
-            head = stream.peek(4096)
-        except _BROKEN as error:
-            raise InputError(Fault(_broken(error), file=name)) from error
-        if not head:
-            raise InputError(Fault("the file is empty; allowed: at least one line", file=name))
-        _check_text(head, name)
-        if head.startswith(_UTF8_BOM):
-            stream.read(len(_UTF8_BOM))
-        yield stream
+        yield text_of(raw, name)
+
+
+def text_of(raw: io.BufferedReader[Any], name: str, most: int | None = None) -> io.BufferedReader[Any]:
+    """`opened` of a stream that is open already. Gzip data may have at most `most` bytes once unpacked."""
+    stream = unpacked(raw, most)
+    try:
+        head = stream.peek(4096)
+    except _BROKEN as error:
+        raise InputError(Fault(_broken(error), file=name)) from error
+    if not head:
+        raise InputError(Fault("the file is empty; allowed: at least one line", file=name))
+    _check_text(head, name)
+    if head.startswith(_UTF8_BOM):
+        stream.read(len(_UTF8_BOM))
+    return stream
+
+
+def unpacked(raw: io.BufferedReader[Any], most: int | None = None) -> io.BufferedReader[Any]:
+    """A stream, decompressed where it is gzip data.
+
+    Reading more than `most` bytes of gzip data raises `OSError`, after all bytes up to there have been read.
+    """
+    return io.BufferedReader(_Unzipped(raw, most), _BUFFER) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
 
 
 class _Unzipped(io.RawIOBase):
     """Gzip data as they are decompressed: unlike `GzipFile`, it hands out all that stands before a break."""
 
-    def __init__(self, raw: io.BufferedReader[Any]):
+    def __init__(self, raw: io.BufferedReader[Any], most: int | None):
         self._file = gzip.GzipFile(fileobj=raw)
+        self._most = most
+        self._left = 0 if most is None else most
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read1(len(buffer))
+        if self._most is None:
+            data = self._file.read1(len(buffer))
+        else:
+            data = self._file.read1(max(1, min(len(buffer), self._left)))
+            if len(data) > self._left:
+                fault = f"the gzip data has more than {self._most:,} bytes once unpacked; unpack the file, or split it"
+                raise OSError(errno.EFBIG, fault)
+            self._left -= len(data)
         buffer[: len(data)] = data
         return len(data)
 
@@ -338,11 +359,12 @@ def drop_drafts(path: Source) -> None:
             left.unlink(missing_ok=True)
 
 
-def write_lines(path: Source, lines: Iterable[bytes], *, bare: bool = False) -> int:
+def write_lines(path: Source, lines: Iterable[bytes], *, bare: bool = False, private: bool = False) -> int:
     """Write JSON texts, each without line breaks, in the container that the name asks for; returns how many.
 
     `.json` gives one list, one item per line, or with `bare` the object itself if there is just one; any other name
-    gives one per line; a further `.gz` compresses. The same lines give the same bytes. Raises `OutputError`.
+    gives one per line; a further `.gz` compresses. The same lines give the same bytes. `private` as for `replacing`.
+    Raises `OutputError`.
     """
     suffixes = Path(path).suffixes
     zipped = suffixes[-1:] == [".gz"]
@@ -354,7 +376,7 @@ def write_lines(path: Source, lines: Iterable[bytes], *, bare: bool = False) -> 
     if listed and not (bare and first is not None and second is None):
         opening, between, closing = b"[\n", b",\n", b"\n]\n"
     count = 0
-    with replacing(path) as raw, _zipped(raw) if zipped else nullcontext(raw) as stream:
+    with replacing(path, private=private) as raw, _zipped(raw) if zipped else nullcontext(raw) as stream:
         for count, text in enumerate(texts, 1):
             stream.write((between if count > 1 else opening) + text)
         stream.write(closing if count else b"[]\n" if listed else b"")

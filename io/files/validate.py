@@ -9,8 +9,8 @@ from typing import Any
 
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import Case, Label
-from fcjax.io.files.cases import missing_stage, parse_case
-from fcjax.io.files.factreasoner import graph_to_case, parse_graph
+from fcjax.io.files.cases import missing_stage, parse_row
+from fcjax.io.files.factreasoner import graph_to_case, parse_graph_row
 from fcjax.io.files.fields import check_status, probability, rows_of, shown
 from fcjax.io.files.formats import Format, detect, is_graph
 from fcjax.io.files.objects import Row, kind, read_rows, seen
@@ -71,10 +71,10 @@ def _notes_on(value: Any, number: int) -> list[Note]:
     Raises `InputError` with every fault that was found.
     """
     if not (isinstance(value, dict) and is_graph(value)):
-        notes = list(_notices(parse_case(value, number)))
+        notes = list(_notices(parse_row(value, number)))
         lack = missing_stage(value)
         return [*notes, (f"not ready for `fcjax score`: {lack}", None)] if lack else notes
-    graph = parse_graph(value, number)
+    graph = parse_graph_row(value, number)
     try:
         graph_to_case(graph, number)
     except InputError as error:

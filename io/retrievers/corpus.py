@@ -16,7 +16,7 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -25,13 +25,18 @@ from typing import Any, Final
 from fcjax.core.errors import Fault, InputError, counted
 from fcjax.core.passages import Passage
 from fcjax.core.words import without_invisible
-from fcjax.io.files.objects import read_objects
-from fcjax.io.files.streams import WHOLE_LIMIT
+from fcjax.io.files.objects import objects_of
+from fcjax.io.files.streams import WHOLE_LIMIT, text_of, unpacked
 from fcjax.io.retrievers.extraction import HTML, LONGEST, PDF, ExtractionError, decode, kind_of, tidy
 from fcjax.io.retrievers.extraction_workers import Workers
 
 CHUNK: Final = 1000
 """Characters that a passage has at most, by default."""
+
+UNPACKED: Final = 16 << 20
+"""Bytes to which any gzip-compressed file may unpack."""
+RATIO: Final = 100
+"""Times its size to which a larger one may unpack; gzip reaches about 1,000 with nothing but repetitions."""
 
 _KINDS: Final = {
     ".txt": "text", ".text": "text", ".md": "text", ".markdown": "text", ".html": "page", ".htm": "page",
@@ -211,19 +216,21 @@ _SECONDS_PER_MIB: Final = 30.0  # of HTML, in addition
 
 
 def _read_rows(entry: CorpusFile, faults: Faults) -> Iterator[Document]:
-    for item in read_objects(entry.path):
-        if item.faults:
-            faults.add(*(item.located(fault, str(entry.path)) for fault in item.faults))
-        if item.value is None:
-            continue
-        row = item.value if isinstance(item.value, dict) else {}
-        text, title, link, id = (_first(row, *keys) for keys in _KEYS)
-        if not text.strip():
-            seen = f"an object with {', '.join(map(repr, row)) or 'no fields'}" if row else "not an object"
-            message = f"the row is {seen:.200}; allowed: an object with a string under 'text', 'contents' or 'snippet'"
-            faults.add(item.located(Fault(message), str(entry.path)))
-        else:
-            yield title, text, link or f"{entry.name}#{id or item.number}"
+    place = str(entry.path)
+    with _opened(entry) as raw:
+        for item in objects_of(text_of(raw, place, _most_unpacked(entry)), place):
+            if item.faults:
+                faults.add(*(item.located(fault, place) for fault in item.faults))
+            if item.value is None:
+                continue
+            row = item.value if isinstance(item.value, dict) else {}
+            text, title, link, id = (_first(row, *keys) for keys in _KEYS)
+            if not text.strip():
+                seen = f"an object with {', '.join(map(repr, row)) or 'no fields'}" if row else "not an object"
+                allowed = "an object with a string under 'text', 'contents' or 'snippet'"
+                faults.add(item.located(Fault(f"the row is {seen:.200}; allowed: {allowed}"), place))
+            else:
+                yield title, text, link or f"{entry.name}#{id or item.number}"
 
 
 _READERS: Final = {"text": _read_text, "rows": _read_rows}
@@ -242,26 +249,43 @@ def _content(entry: CorpusFile) -> bytes:
     place = str(entry.path)
     content = b""
     if entry.size <= WHOLE_LIMIT:
-        content = _bytes_of(entry.path)
-        if content.startswith(b"\x1f\x8b"):
+        with _opened(entry) as raw:
             try:
-                with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-                    content = stream.read(WHOLE_LIMIT + 1)
+                most = _most_unpacked(entry)
+                content = unpacked(raw, most).read(min(most, WHOLE_LIMIT) + 1)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise InputError(Fault(f"the gzip data is damaged ({error})", file=place)) from error
+            except OSError as error:
+                raise InputError(Fault(f"cannot be read: {error.strerror or error}", file=place)) from error
     if max(entry.size, len(content)) > WHOLE_LIMIT:
         message = f"the file has more than {WHOLE_LIMIT:,} bytes; allowed: smaller files, or rows in a .jsonl file"
         raise InputError(Fault(message, file=place))
     return content
 
 
-def _bytes_of(path: Path) -> bytes:
-    """The bytes of a regular file; what has taken its place since the folder was listed is not waited for."""
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(number, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise InputError(Fault("not a regular file; allowed: files, not pipes or devices", file=str(path)))
-        return stream.read(WHOLE_LIMIT + 1)
+@contextmanager
+def _opened(entry: CorpusFile) -> Iterator[io.BufferedReader[Any]]:
+    """A file as it was listed. What has taken its place since then, such as a pipe or a link, is not read.
+
+    The time of the last change of its inode, to the nanosecond, tells it from any other file: no user can set it.
+    """
+    number = os.open(entry.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with io.BufferedReader(io.FileIO(number), _BUFFER) as stream:
+        found, place = os.fstat(number), str(entry.path)
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(Fault(_NOT_REGULAR, file=place))
+        if (found.st_size, found.st_mtime_ns, found.st_ctime_ns) != (entry.size, entry.mtime_ns, entry.ctime_ns):
+            raise InputError(Fault("it changed after the folder was listed; skipped", file=place))
+        yield stream
+
+
+def _most_unpacked(entry: CorpusFile) -> int:
+    """Bytes that a gzip-compressed file may have once unpacked. Text is rarely compressed to less than a tenth."""
+    return max(UNPACKED, RATIO * entry.size)
+
+
+_BUFFER: Final = 1 << 18  # bytes
+_NOT_REGULAR: Final = "not a regular file; allowed: files, not pipes or devices"
 
 
 def _is_unicode(content: bytes, text: str) -> bool:
@@ -286,7 +310,7 @@ def _entry(name: str, path: Path) -> CorpusFile:
     except OSError as error:
         raise InputError(_unreadable(error)) from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(Fault("not a regular file; allowed: files, not pipes or devices", file=str(path)))
+        raise InputError(Fault(_NOT_REGULAR, file=str(path)))
     name = os.fsencode(name).decode(errors="replace")  # a name may be any bytes, a link is text
     return CorpusFile(name, path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 

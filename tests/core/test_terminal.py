@@ -5,9 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
-from command import fcjax
+from command import SCRIPT, fcjax
 from rich.text import Text
 from scripted_server import ScriptedServer
 
@@ -69,3 +73,90 @@ def test_cells_of_a_table_are_not_calculated(cell, saved):
     table = Table((Column("x"),), ((cell,),))
     assert list(csv.reader(io.StringIO(table.csv())))[1] == [saved]
     assert "\x1b" not in table.markdown() + table.latex()
+
+
+def test_heads_of_a_table_are_not_calculated():
+    head = "=cmd|' /C calc'!A0\x1b[2J"
+    table = Table((Column("n", head), Column(head), Column("-2.5")), ((1, "x", 2),))
+    assert next(csv.reader(io.StringIO(table.csv()))) == [
+        r"'=cmd|' /C calc'!A0\x1b[2J n",
+        r"'=cmd|' /C calc'!A0\x1b[2J",
+        "-2.5",
+    ]
+    for text in (table.markdown(), table.latex()):
+        assert r"x1b" in text
+        assert not CONTROL & set(text)
+
+
+FORGED = "x\x1b]0;title\x07\nfcjax: error: forged"
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="the system has no pseudo-terminals")
+@pytest.mark.parametrize(
+    "args",
+    [
+        (FORGED,), (f"--{FORGED}",), ("cache", FORGED), ("validate", FORGED), ("score", __file__, FORGED),
+        ("score", __file__, "--k", FORGED), ("doctor", "--timeout", FORGED), ("doctor", f"--{FORGED}", "1"),
+        ("score", __file__, "-o", FORGED + "/x"), ("data", FORGED),
+    ],
+)  # fmt: skip
+def test_arguments_in_errors_are_shown_and_not_obeyed(args):
+    """On a terminal: click removes escape sequences from what goes elsewhere."""
+    ours, theirs = os.openpty()
+    done = subprocess.run([SCRIPT, *args], stdout=theirs, stderr=theirs, timeout=60, check=False)
+    os.close(theirs)
+    said = b""
+    with suppress(OSError):  # how a terminal ends
+        while part := os.read(ours, 65536):
+            said += part
+    os.close(ours)
+    lines = said.decode().replace("\r\n", "\n")
+    assert done.returncode == 2
+    assert r"\x1b]0;title\x07\nfcjax: error: forged" in lines
+    assert not CONTROL & set(lines)
+    assert not any(line.startswith("fcjax: error: forged") for line in lines.splitlines())
+
+
+def test_help_and_choices_keep_their_lines():
+    said = fcjax("cache").stderr + fcjax("cache").stdout
+    assert b"\nOptions:\n" in said
+    assert b"Usage: fcjax score" in fcjax("score").stderr
+
+
+def test_log_lines_and_warnings_are_shown_and_not_obeyed():
+    """Of all libraries, whatever handler writes them."""
+    program = f"""
+import logging, sys, warnings
+from fcjax.cli.shell import escape_log_lines
+escape_log_lines()
+forged = {FORGED!r}
+logging.getLogger("library").warning("found %s", forged)
+logging.basicConfig(format="%(levelname)s %(message)s")
+try:
+    raise ValueError(forged)
+except ValueError:
+    logging.getLogger("library").exception("failed: " + forged)
+logging.getLogger("library").error("no exception", exc_info=True)
+warnings.warn(forged)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, timeout=60, check=True)
+    lines = done.stderr.decode()
+    assert lines.count(r"x\x1b]0;title\x07\nfcjax: error: forged") == 3  # log lines and warnings in one line each
+    assert lines.count(r"\x1b]0;title\x07") == 4  # and the traceback
+    assert "\nTraceback (most recent call last):\n" in lines
+    assert not CONTROL & set(lines)
+
+
+def test_the_command_line_escapes_its_log_lines():
+    """The reason that compiled kernels are not kept has the name of a folder from the environment."""
+    program = f"""
+import logging, runpy, sys
+sys.argv = ["fcjax", "--version"]
+try:
+    runpy.run_module("fcjax", run_name="__main__")
+except SystemExit:
+    pass
+logging.getLogger("fcjax.kernels.compilation").warning("cannot keep (%s)", {FORGED!r})
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, timeout=60, check=True)
+    assert done.stderr.decode() == "cannot keep (x\\x1b]0;title\\x07\\nfcjax: error: forged)\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import csv
 import math
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -432,6 +434,29 @@ def test_no_file_has_the_key(server, tmp_path):
     run_grid(grid_of(server, tmp_path), tmp_path / "out")
     render(tmp_path / "out", plots=False)
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the system has no permissions of this kind")
+def test_what_holds_texts_is_private_whatever_the_umask(server, tmp_path):
+    write(tmp_path / "towns.jsonl", *towns((1, 2)))
+    plan = grid_of(server, tmp_path, more="scores: {judge: small, facts: 3, assessors: [factscore]}")
+    before = os.umask(0)
+    try:
+        run_grid(plan, tmp_path / "out")
+        render(tmp_path / "out", plots=False)
+    finally:
+        os.umask(before)
+    home = tmp_path / "out"
+    modes = {str(path.relative_to(home)): stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
+    holding = {name: mode for name, mode in modes.items() if name.split("/")[0] not in ("tables", "report.md")}
+    folders = {name for name in holding if (home / name).is_dir()}
+    assert {"data/towns/small/before.cases.jsonl", "state.json", "plan.json", "replies.sqlite"} <= holding.keys()
+    assert any(name.endswith("/corrections.corrected.jsonl") for name in holding)
+    assert any(name.endswith("/cases.jsonl") for name in holding)
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert {name for name in folders if holding[name] != 0o700} == set()
+    texts = {name for name in holding.keys() - folders if (home / name).stat().st_size}
+    assert {name for name in texts if holding[name] != 0o600} == set()
 
 
 BASE = """\

@@ -554,6 +554,69 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(folder):
     assert "not a regular file" in faults.kept[0].message
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.jsonl.gz", "page.html"])
+def test_a_pipe_that_takes_the_place_of_rows_or_a_page_is_not_waited_for(name, folder):
+    (folder / name).write_text('{"text": "x"}\n')
+    found = entries(folder, Faults())
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    faults = Faults()
+    start = time.perf_counter()
+    assert len(list(passages(found, 1000, faults))) == 3
+    assert time.perf_counter() - start < 5
+    assert "not a regular file" in faults.kept[0].message
+
+
+@pytest.mark.parametrize("name", ["vasa.md", "deep/bismarck.txt", "rows.jsonl"])
+def test_a_link_that_takes_the_place_of_a_file_or_its_folder_is_not_followed(name, folder, tmp_path):
+    (folder / "rows.jsonl").write_text('{"text": "a row"}\n')
+    found = entries(folder, Faults())
+    secret = written(tmp_path / "outside", {Path(name).name: '{"text": "The password of the Lusitania"}'})
+    place = folder / name
+    if place.parent == folder:
+        place.rename(tmp_path / "moved")
+        place.symlink_to(secret / place.name)
+    else:
+        place.parent.rename(tmp_path / "moved")
+        place.parent.symlink_to(secret)
+    faults = Faults()
+    read = list(passages(found, 1000, faults))
+    assert len(read) == 3
+    assert not any("Lusitania" in passage.text for passage in read)
+    assert [Path(fault.file or "").name for fault in faults.kept] == [place.name]
+    assert "changed" in faults.kept[0].message
+
+
+@pytest.mark.parametrize(("name", "most"), [("a.jsonl.gz", 17 << 20), ("a.json.gz", 0), ("a.txt.gz", 0)])
+def test_gzip_that_unpacks_to_a_thousand_times_its_size_is_not_read_to_its_end(name, most, tmp_path):
+    """100 kB that are 100 MB."""
+    letters = b"".join(b"%d " % i + b"a" * 50_000 + b" " for i in range(2000))
+    text = b"".join(b'{"text": "%d %s"}\n' % (i, b"a" * 50_000) for i in range(2000)) if "jsonl" in name else letters
+    packed = gzip.compress(text if "json" not in name or "jsonl" in name else b'[{"text": "%s"}]' % text, 9)
+    assert 500 * len(packed) < len(text)
+    folder = written(tmp_path / "corpus", {name: packed, "good.txt": "The Vasa sank."})
+    found, faults = entries(folder, Faults()), Faults()
+    start = time.perf_counter()
+    texts = [passage.text for passage in passages(found, 1000, faults)]
+    assert time.perf_counter() - start < 10
+    assert "The Vasa sank." in texts
+    assert sum(map(len, texts)) <= most + 100
+    assert "once unpacked" in faults.kept[0].message
+
+
+def test_text_that_is_well_compressed_is_read_whole(tmp_path):
+    """A log of 20 MB that unpacks to 50 times its size."""
+    text = "".join(f"{i:07} {'the same sentence over and over again, ' * 6}\n" for i in range(80_000))
+    packed = gzip.compress(text.encode())
+    assert 40 * len(packed) < len(text) > 16 << 20
+    folder = written(tmp_path / "corpus", {"log.txt.gz": packed})
+    faults = Faults()
+    read = sum(len(passage.text) for passage in passages(entries(folder, faults), 4000, faults))
+    assert not faults.count
+    assert read > 0.99 * len(text)
+
+
 def test_names_of_files_in_faults_are_shown_and_not_obeyed(folder):
     (folder / "a\x1b[2J\nfcjax: error: forged.txt").write_bytes(b"\x89PNG\0\0\0")
     (fault,) = opened(folder).faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ ALIASES = "a: &a [x, x]\n" + "".join(
         ("seed: " + "9" * 90, "beyond 64 bits"),
         ("seed: 1" + ":59" * 200_000, "a number of more than 100 characters"),
         ("seed: 1" + ":59" * 400 + ".5", "a number of more than 100 characters"),
+        ("- a\n" * 250_000, "more than 20,000 values"),
+        ("[" + "a," * 500_000 + "]", "more than 20,000 values"),
+        ("".join(f"k{i}: a\n" for i in range(90_000)), "more than 20,000 values"),
+        ("a: &a {x: 1}\nb:\n  <<: [" + ",".join(["*a"] * 150_000) + "]", "more than 20,000 values"),
+        ("".join(f"- &a{i} x\n" for i in range(80_000)), "more than 20,000 values"),
+        ("seed: !!timestamp abc", "the value does not fit its tag"),
+        ("seed: !!bool abc", "the value does not fit its tag"),
+        ("seed: !!int abc", "invalid literal"),
+        ("seed: !!binary '='", "."),
+        ("seed: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+        ("%YAML " + "9" * 5000 + ".1\n---\na: 1", "Exceeds the limit"),
         ("seed: 2020-99-99", "month must be in 1..12"),
         ("seed: 2020-01-01T99:00:00Z", "hour must be in 0..23"),
         ("x: " + "a" * 2_000_000, "more than 1,048,576 bytes"),
@@ -54,6 +66,12 @@ def test_a_hostile_plan_is_not_valid(text, says, tmp_path):
         (" . ".join(['"a"'] * 50_000) + " = 1", "a key of more than 100 parts"),
         ("[" + ".".join("a" * 50_000) + "]", "a key of more than 100 parts"),
         ("x = {" + ".".join("a" * 50_000) + " = 1}", "a key of more than 100 parts"),
+        (".".join(['"\\""'] * 20_000) + " = 1", "a key of more than 100 parts"),
+        ('x = {x = """a" """, ' + ".".join(['"b"'] * 20_000) + " = 1}", "a key of more than 100 parts"),
+        ('x = {x = """a"""", ' + ".".join(['"b"'] * 20_000) + " = 1}", "a key of more than 100 parts"),
+        ("x = {x = '''a''''', " + ".".join(["'b'"] * 20_000) + " = 1}", "a key of more than 100 parts"),
+        ("x = 1 # ''' \"\"\"\n" + ".".join(['"b"'] * 20_000) + " = 1", "a key of more than 100 parts"),
+        ('x = "\\\\"\n' + ".".join(['"b"'] * 20_000) + " = 1", "a key of more than 100 parts"),
         ("x = " + "[" * 100_000, "nested too deep"),
         ("x = " + "[" * 300 + "]" * 300, "nested too deep"),
         ("x = " + "{a=" * 10_000, "nested too deep"),
@@ -79,6 +97,9 @@ def test_hostile_toml_is_not_valid(text, says, tmp_path):
 def test_toml_that_is_right_is_read():
     text = 'a.b.c = "x. y. z"\n"example.org" = 0.9\n[t]\nx = [1, 18446744073709551615]\nd = 2020-01-01\n'
     assert read_toml(text)["t"]["x"] == [1, 2**64 - 1]
+    dots = "a.b" * 300
+    text = f'x = """{dots}\\"""\\{chr(10)}{dots}"""\ny = \'\'\'{dots}{chr(10)}{dots}\'\'\'\nz = "{dots}"\n# "{dots}\n'
+    assert read_toml(text) == tomllib.loads(text)
     assert read_toml('x = """\n' + "Well... " * 200 + '\n"""')["x"].startswith("Well")
 
 
