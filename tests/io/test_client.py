@@ -21,7 +21,7 @@ from scripted_server import ScriptedServer, Weather
 
 from fcjax.core.errors import OutputError, SettingsError
 from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
-from fcjax.io.client import Client
+from fcjax.io.client import PATIENCE, Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import unpack
 from fcjax.io.http import Timeouts, without_secrets
@@ -802,6 +802,74 @@ def test_other_transports_plug_in():
     assert 7.0 <= clock.slept[0] <= 7.75
     assert 0.5 <= clock.slept[1] <= 1.0
     assert transport.closed
+
+
+def test_failures_after_an_answer_stop_nothing():
+    """Of the first prompt only: 20 more than `PATIENCE` fail at a service that has answered, and each is sent."""
+
+    class Fickle(Scripted):
+        async def send(self, prompt):
+            return await super().send(prompt) if prompt.messages[0][1] == "good" else Refused("invalid_request", "no")
+
+    async def go(texts):
+        async with Client(Fickle(), concurrency=1) as client:
+            found = [await client.ask(ask(text)) for text in texts]
+        return found, client.stats.sent, client.stopped, client.unreached
+
+    bad = [f"bad {i}" for i in range(PATIENCE + 20)]
+    found, sent, stopped, unreached = asyncio.run(go(["good", *bad, "good"]))
+    assert [type(answer) for answer in found] == [Reply, *[Failure] * len(bad), Reply]
+    assert (sent, stopped, unreached) == (len(found), None, None)
+    found, sent, stopped, _ = asyncio.run(go([*bad, "good"]))  # without an answer, the 20th failure is the last one
+    assert (sent, stopped.kind, found[-1]) == (PATIENCE, "invalid_request", stopped)
+
+
+def test_a_call_without_a_caller_is_not_tried_again(store):
+    """It fails on the wire after its caller has gone: it was paid for and is recorded, but not repeated."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Scripted):
+        sent = 0
+
+        async def send(self, prompt):
+            self.sent += 1
+            arrived.set()
+            await go_on.wait()
+            return Again("server_error", "broken")
+
+    async def go():
+        async with Client(Slow(), store=store, retry=Retry(attempts=3, first=0.0)) as client:
+            asking = asyncio.create_task(client.ask(ask("one")))
+            await arrived.wait()
+            asking.cancel()
+            await asyncio.sleep(0)
+            go_on.set()
+            await asyncio.sleep(0.1)
+            return client._transport.sent
+
+    assert asyncio.run(go()) == 1
+
+
+def test_a_call_that_is_cancelled_on_the_wire_is_charged_as_a_prompt():
+    """It may have been answered, and billed: the budget counts it as sent."""
+    budget = Budget(prompts=2)
+
+    class Hangs(Scripted):
+        async def send(self, prompt):
+            await asyncio.sleep(60)
+
+    async def go():
+        async with Client(Hangs(), budget=budget) as client:
+            asking = asyncio.create_task(client.ask(ask("one")))
+            while not client.stats.in_flight:
+                await asyncio.sleep(0)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await asyncio.sleep(0.01)
+
+    asyncio.run(go())
+    assert budget.spent.prompts == 1
 
 
 def test_memory_is_flat():
