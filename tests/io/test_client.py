@@ -25,7 +25,7 @@ from fcjax.io.client import PATIENCE, Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import unpack
 from fcjax.io.http import Timeouts, without_secrets
-from fcjax.io.outcome import Again, Refused
+from fcjax.io.outcome import Again, Refused, StepDown
 from fcjax.io.pacing import Budget, Concurrency, RateLimit, Retry
 from fcjax.io.store import Store
 
@@ -805,7 +805,7 @@ def test_other_transports_plug_in():
 
 
 def test_failures_after_an_answer_stop_nothing():
-    """Of the first prompt only: 20 more than `PATIENCE` fail at a service that has answered, and each is sent."""
+    """20 more than `PATIENCE` fail at a service that has answered once, and each is sent."""
 
     class Fickle(Scripted):
         async def send(self, prompt):
@@ -820,8 +820,51 @@ def test_failures_after_an_answer_stop_nothing():
     found, sent, stopped, unreached = asyncio.run(go(["good", *bad, "good"]))
     assert [type(answer) for answer in found] == [Reply, *[Failure] * len(bad), Reply]
     assert (sent, stopped, unreached) == (len(found), None, None)
-    found, sent, stopped, _ = asyncio.run(go([*bad, "good"]))  # without an answer, the 20th failure is the last one
+    found, sent, stopped, _ = asyncio.run(go([*bad, "good"]))  # without an answer, no more are sent
     assert (sent, stopped.kind, found[-1]) == (PATIENCE, "invalid_request", stopped)
+
+
+def test_fewer_logprobs_where_the_server_gives_no_number():
+    """Five, which most servers give, before none at all; later prompts start with what was given."""
+    wanted = []
+
+    class Few(Scripted):
+        async def send(self, prompt):
+            wanted.append(prompt.top_logprobs)
+            too_many = prompt.top_logprobs is not None and prompt.top_logprobs > self.most
+            return StepDown("too many logprobs") if too_many else Reply(text="ok")
+
+    async def go(most):
+        wanted.clear()
+        transport = Few()
+        transport.most = most
+        async with Client(transport) as client:
+            for text in ("one", "two"):
+                assert isinstance(await client.ask(ask(text, top_logprobs=20)), Reply)
+        return wanted.copy()
+
+    assert asyncio.run(go(5)) == [20, 5, 5]
+    assert asyncio.run(go(4)) == [20, 5, None, None]
+    assert asyncio.run(go(20)) == [20, 20]
+
+
+def test_only_a_live_run_marks_replies_as_unreadable(store):
+    async def go(**settings):
+        async with Client(Scripted(), store=store, **settings) as client:
+            await client.ask(ask("one"))
+            await client.reject(ask("one"))
+            return client.stats.sent
+
+    assert asyncio.run(go()) == 1
+    assert asyncio.run(go()) == 1  # asked again, since it was rejected
+
+    async def kept():
+        async with Client(Scripted(), store=store) as client:
+            await client.ask(ask("one"))
+
+    asyncio.run(kept())
+    assert asyncio.run(go(replay=True)) == 0
+    assert asyncio.run(go()) == 0  # the replay has rejected nothing
 
 
 def test_a_call_without_a_caller_is_not_tried_again(store):

@@ -183,6 +183,21 @@ def test_limit_grows_by_one_a_round_after_the_cool_down():
     assert slots.limit == 16
 
 
+def test_a_cut_begins_a_new_round():
+    """What was turned away before the cut does not count again: 1 call of 4 is tolerated, 2 of 5 are not."""
+    slots, clock = machine()
+    slots.overloaded()
+    assert slots.limit == 8
+    clock.time += 5
+    for _ in range(3):
+        slots.succeeded()
+    before = slots.limit
+    slots.overloaded()
+    assert slots.limit == before
+    slots.overloaded()  # 2 of 5
+    assert slots.limit == pytest.approx(before * 3 / 5)
+
+
 def test_limit_stays_within_its_bounds():
     slots, clock = machine(least=3)
     for _ in range(10):

@@ -75,7 +75,9 @@ def expect_upper_bounds(net: oracle.Network, steps: int) -> None:
 
 
 @EXAMPLES
-@given(dense_networks(st.one_of(st.floats(-5.0, 0.0), st.sampled_from([0.0, -40.0, -math.inf]))), st.sampled_from([0, 9]))
+@given(
+    dense_networks(st.one_of(st.floats(-5.0, 0.0), st.sampled_from([0.0, -40.0, -math.inf]))), st.sampled_from([0, 9])
+)
 def test_bounds_of_nodes(net: oracle.Network, steps: int) -> None:
     """With weights of 0 and after gradient steps too."""
     expect_upper_bounds(net, steps)
@@ -105,22 +107,68 @@ def test_what_the_number_format_loses_on_the_way_is_in_the_bound() -> None:
     assert exact <= work.log_z[0] <= exact + 1e-3
 
 
-@EXAMPLES
-@given(dense_networks(st.floats(-8.0, 0.0)), st.integers(0, 40))
-def test_excess_is_the_open_mass_over_the_solved_mass(net: oracle.Network, rows: int) -> None:
-    """The solved assignments, by enumeration, and the open bounds, by a sum over the heap, hold all of Z."""
-    core, wanted, state, work, belief = searched(net)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_is_the_sum_itself_where_nothing_is_split(seed: int) -> None:
+    """Free variables that send one message each, to each other too: a path of six whose first three are the cutset."""
+    rng = np.random.default_rng(seed)
+    pairs = tuple(((v, v + 1) if v % 2 else (v + 1, v), rng.uniform(-5.0, 0.0, (2, 2))) for v in range(5))
+    net = oracle.Network(tuple("abcdef"), rng.uniform(-3.0, 0.0, (6, 2)), pairs)
+    core, wanted = as_core(net)
+    order = np.array([3, 4, 5], np.int32)
+    state = condition.start(core, np.array([2, 1, 0]), order, *cutset.propagate(core), 9)
+    work = condition.workspace(state, wanted)
+    for depth in range(3):
+        work.state[0] = 1
+        hoelder.upper(core, state, work, 1, 0, depth)
+        exact = oracle.enumerate_states(net.observe({"cba"[i]: True for i in range(depth)})).log_z
+        assert exact <= work.log_z[0] <= exact + 2e-4, depth  # three times the error of `_softplus`, and rounding
+
+
+@pytest.mark.parametrize("rows", [2, 20, 40, 60, 200])
+@pytest.mark.parametrize("seed", range(3))
+def test_excess_is_the_open_mass_over_the_solved_mass(seed: int, rows: int) -> None:
+    """The solved assignments, and the open bounds by a sum over the heap, hold all of Z: a clique of eight."""
+    rng = np.random.default_rng(seed)
+    pairs = tuple(((a, b), rng.uniform(-2.0, 0.0, (2, 2))) for a in range(8) for b in range(a))
+    net = oracle.Network(tuple("abcdefgh"), rng.uniform(-2.0, 0.0, (8, 2)), pairs)
+    core, wanted, state, work, _ = searched(net)
     believed = state.state[0].copy()
     search.begin(core, state, work, wanted, 0)
     excess = search.advance(core, state, work, wanted, believed, rows, 0.0, False)
     heap = state.heap[: int(state.scalar[condition.HEAP])]
-    solved = state.scalar[condition.LOG_L]
-    assert excess == pytest.approx(np.exp(state.bound[heap] - solved).sum(), rel=1e-9, abs=1e-300)
+    found = search.report(state, excess)
+    assert len(state.cut) == 6
+    if rows in (2, 200):
+        assert state.scalar[condition.SOLVED] == {2: 1, 200: 64}[rows]
+    assert excess == pytest.approx(np.exp(state.bound[heap] - found.log_z).sum(), rel=1e-9)
+    truth = oracle.enumerate_states(net)
+    assert found.log_z <= truth.log_z + 1e-9
+    assert truth.log_z <= found.log_z + math.log1p(excess) + 1e-9
+    if rows == 200:  # everything is solved, each assignment once
+        assert (excess, len(heap)) == (0.0, 0)
+        assert found.log_z == pytest.approx(truth.log_z, abs=1e-9)
+        assert found.p == pytest.approx(list(truth.p.values()), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("target", [1, 3, 5])
+def test_joint_posteriors_of_all_pairs(seed: int, target: int) -> None:
+    """Of two variables in the cutset, of one, and of none, once all assignments are solved."""
+    rng = np.random.default_rng(seed)
+    ends = [(a, b) if rng.random() < 0.5 else (b, a) for a in range(7) for b in range(a)]
+    pairs = tuple((pair, rng.uniform(-2.0, 0.0, (2, 2))) for pair in ends)
+    net = oracle.Network(tuple("abcdefg"), rng.uniform(-2.0, 0.0, (7, 2)), pairs)
+    core, wanted = as_core(net)
+    wanted[:] = True
+    state, work, _ = search.prepare(core, wanted, target, 2, 200)
+    believed = state.state[0].copy()
+    search.begin(core, state, work, wanted, 0)
+    found = search.report(state, search.advance(core, state, work, wanted, believed, 200, 0.0, False))
     log_z = oracle.enumerate_states(net).log_z
-    assert solved <= log_z + 1e-9
-    assert log_z <= solved + math.log1p(excess) + 1e-9
-    if not len(heap):
-        assert solved == pytest.approx(log_z, abs=1e-9)
+    for e, (a, b) in enumerate(ends):
+        states = [{net.ids[a]: s, net.ids[b]: t} for s in (False, True) for t in (False, True)]
+        exact = [math.exp(oracle.enumerate_states(net.observe(seen)).log_z - log_z) for seen in states]
+        assert found.joint[e] == pytest.approx(exact, abs=1e-9), (a, b)
 
 
 @pytest.mark.parametrize(
