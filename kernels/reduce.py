@@ -27,6 +27,7 @@ import numpy as np
 from fcjax.kernels.compilation import kernel
 
 LEAST = 1e-250  # under this a sum of linear products may have lost terms
+MOST = 1e40  # over this a weight may raise what a product of two lost, which is under 1e-307, to what counts at `LEAST`
 
 
 class Reduced(NamedTuple):
@@ -165,7 +166,7 @@ def _chain_message(v, e, v_tail, e2, v_tail2, weight, table, variable_logged, ed
                 whole = false_s * table[e2, _at(v_tail2, 0, r)] + true
                 lowest, highest = min(lowest, whole), max(highest, whole)
                 message[2 * s + r], share[2 * s + r] = whole, true / whole if whole > 0 else 0.0
-        if lowest > LEAST and highest < 1.0 / LEAST:
+        if lowest > LEAST and highest < 1.0 / LEAST and table[e2].max() < MOST:
             for i in range(4):
                 message[i] = math.log(message[i])
             return

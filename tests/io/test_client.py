@@ -21,11 +21,11 @@ from scripted_server import ScriptedServer, Weather
 
 from fcjax.core.errors import OutputError, SettingsError
 from fcjax.core.prompts import Failure, Prompt, Reply, Token, Usage
-from fcjax.io.client import Client
+from fcjax.io.client import PATIENCE, Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import unpack
 from fcjax.io.http import Timeouts, without_secrets
-from fcjax.io.outcome import Again, Refused
+from fcjax.io.outcome import Again, Refused, StepDown
 from fcjax.io.pacing import Budget, Concurrency, RateLimit, Retry
 from fcjax.io.store import Store
 
@@ -802,6 +802,117 @@ def test_other_transports_plug_in():
     assert 7.0 <= clock.slept[0] <= 7.75
     assert 0.5 <= clock.slept[1] <= 1.0
     assert transport.closed
+
+
+def test_failures_after_an_answer_stop_nothing():
+    """20 more than `PATIENCE` fail at a service that has answered once, and each is sent."""
+
+    class Fickle(Scripted):
+        async def send(self, prompt):
+            return await super().send(prompt) if prompt.messages[0][1] == "good" else Refused("invalid_request", "no")
+
+    async def go(texts):
+        async with Client(Fickle(), concurrency=1) as client:
+            found = [await client.ask(ask(text)) for text in texts]
+        return found, client.stats.sent, client.stopped, client.unreached
+
+    bad = [f"bad {i}" for i in range(PATIENCE + 20)]
+    found, sent, stopped, unreached = asyncio.run(go(["good", *bad, "good"]))
+    assert [type(answer) for answer in found] == [Reply, *[Failure] * len(bad), Reply]
+    assert (sent, stopped, unreached) == (len(found), None, None)
+    found, sent, stopped, _ = asyncio.run(go([*bad, "good"]))  # without an answer, no more are sent
+    assert (sent, stopped.kind, found[-1]) == (PATIENCE, "invalid_request", stopped)
+
+
+def test_fewer_logprobs_where_the_server_gives_no_number():
+    """Five, which most servers give, before none at all; later prompts start with what was given."""
+    wanted = []
+
+    class Few(Scripted):
+        async def send(self, prompt):
+            wanted.append(prompt.top_logprobs)
+            too_many = prompt.top_logprobs is not None and prompt.top_logprobs > self.most
+            return StepDown("too many logprobs") if too_many else Reply(text="ok")
+
+    async def go(most):
+        wanted.clear()
+        transport = Few()
+        transport.most = most
+        async with Client(transport) as client:
+            for text in ("one", "two"):
+                assert isinstance(await client.ask(ask(text, top_logprobs=20)), Reply)
+        return wanted.copy()
+
+    assert asyncio.run(go(5)) == [20, 5, 5]
+    assert asyncio.run(go(4)) == [20, 5, None, None]
+    assert asyncio.run(go(20)) == [20, 20]
+
+
+def test_only_a_live_run_marks_replies_as_unreadable(store):
+    async def go(**settings):
+        async with Client(Scripted(), store=store, **settings) as client:
+            await client.ask(ask("one"))
+            await client.reject(ask("one"))
+            return client.stats.sent
+
+    assert asyncio.run(go()) == 1
+    assert asyncio.run(go()) == 1  # asked again, since it was rejected
+
+    async def kept():
+        async with Client(Scripted(), store=store) as client:
+            await client.ask(ask("one"))
+
+    asyncio.run(kept())
+    assert asyncio.run(go(replay=True)) == 0
+    assert asyncio.run(go()) == 0  # the replay has rejected nothing
+
+
+def test_a_call_without_a_caller_is_not_tried_again(store):
+    """It fails on the wire after its caller has gone: it was paid for and is recorded, but not repeated."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Scripted):
+        sent = 0
+
+        async def send(self, prompt):
+            self.sent += 1
+            arrived.set()
+            await go_on.wait()
+            return Again("server_error", "broken")
+
+    async def go():
+        async with Client(Slow(), store=store, retry=Retry(attempts=3, first=0.0)) as client:
+            asking = asyncio.create_task(client.ask(ask("one")))
+            await arrived.wait()
+            asking.cancel()
+            await asyncio.sleep(0)
+            go_on.set()
+            await asyncio.sleep(0.1)
+            return client._transport.sent
+
+    assert asyncio.run(go()) == 1
+
+
+def test_a_call_that_is_cancelled_on_the_wire_is_charged_as_a_prompt():
+    """It may have been answered, and billed: the budget counts it as sent."""
+    budget = Budget(prompts=2)
+
+    class Hangs(Scripted):
+        async def send(self, prompt):
+            await asyncio.sleep(60)
+
+    async def go():
+        async with Client(Hangs(), budget=budget) as client:
+            asking = asyncio.create_task(client.ask(ask("one")))
+            while not client.stats.in_flight:
+                await asyncio.sleep(0)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await asyncio.sleep(0.01)
+
+    asyncio.run(go())
+    assert budget.spent.prompts == 1
 
 
 def test_memory_is_flat():

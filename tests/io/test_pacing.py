@@ -126,6 +126,24 @@ def test_what_was_reserved_too_much_comes_back():
     assert clock.time - 1000 == pytest.approx(20, rel=0.15)
 
 
+def test_a_settled_call_shortens_a_wait_that_has_begun():
+    """600 tokens at 10 per second are a minute's wait for the next one; of 10 tokens used, it is none."""
+    clock = TurnedClock()
+    limit = RateLimit(tokens=600, clock=clock)
+
+    async def go():
+        await limit.reserve(600)
+        waiting = asyncio.create_task(limit.reserve(1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        limit.settle(600, 10)
+        await waiting
+
+    asyncio.run(go())
+    assert clock.time - 1000 < 1
+
+
 def test_first_come_first_served():
     clock = TurnedClock()
     limit, order = RateLimit(requests=60, clock=clock), []
@@ -181,6 +199,21 @@ def test_limit_grows_by_one_a_round_after_the_cool_down():
     for _ in range(1000):
         slots.succeeded()
     assert slots.limit == 16
+
+
+def test_a_cut_begins_a_new_round():
+    """What was turned away before the cut does not count again: 1 call of 4 is tolerated, 2 of 5 are not."""
+    slots, clock = machine()
+    slots.overloaded()
+    assert slots.limit == 8
+    clock.time += 5
+    for _ in range(3):
+        slots.succeeded()
+    before = slots.limit
+    slots.overloaded()
+    assert slots.limit == before
+    slots.overloaded()  # 2 of 5
+    assert slots.limit == pytest.approx(before * 3 / 5)
 
 
 def test_limit_stays_within_its_bounds():

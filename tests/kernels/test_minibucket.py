@@ -225,6 +225,21 @@ def test_an_inconsistent_core_names_what_clashes() -> None:
     assert "also sure contradiction a0" in (out.reason or "")
 
 
+@pytest.mark.parametrize("where", ["evidence", "relation", "nowhere"])
+def test_cores_with_weights_of_nought_are_marked(where: str) -> None:
+    """Only there may a finite bound hide that Z = 0, which is then looked for."""
+    data = clique(6)
+    if where == "relation":
+        data["edges"][0]["probability"] = 1.0
+    graph, _ = preset(data)
+    seen = {data["nodes"][0]["id"]: True} if where == "evidence" else {}
+    table = GraphBatch.from_graphs([graph], [seen])
+    reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
+    log_z, _, _, zero, _, _ = minibucket.sweep(table.node_ptr, table.factor_ptr, reduced, 2, 3, 1e9)
+    assert np.isfinite(log_z).all()
+    assert zero.tolist() == [where != "nowhere"]
+
+
 def test_weights_over_the_range_of_a_number_have_a_status() -> None:
     """Products of factors over 1e308 are held as logarithms; a variable's own weights must be numbers."""
     names = tuple("abcdef")

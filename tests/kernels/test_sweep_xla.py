@@ -29,6 +29,23 @@ def test_shapes_and_types(rows: int, steps: int, slots: int) -> None:
     np.testing.assert_allclose(swept.p, unary[..., 1] / unary.sum(axis=2), rtol=1e-5)  # without neighbours
 
 
+def test_rows_whose_small_entries_would_count_are_not_held() -> None:
+    """A neighbour in slot 0 falls to 1e-42 of its other state, and the later factors raise it again.
+
+    Entries under 1.2e-38 are flushed to 0 or lose digits. Where what counts later is 1e-33 of the largest product, a
+    flushed entry may be over 1e-5 of it; at 1e-3, none is.
+    """
+    held = []
+    for back in (1e-33, 1e-3):
+        unary = np.full((1, 16, 2), 0.5, np.float32)
+        factors = np.ones((1, 16, 2, 4, 2), np.float32)
+        factors[0, :2, :, 0, 1] = 1e-21
+        factors[0, 2, :, 0, 0] = back
+        swept = sweep_xla.sweep(unary, factors, np.full((1, 16), -1, np.int32))
+        held.append(bool(swept.held[0]))
+    assert held == [False, True]
+
+
 def test_one_trace_per_size_class(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [preset(grid(*size))[0] for size in ((3, 3), (4, 4), (3, 12), (5, 6))]
     programs = traced_once(monkeypatch)
