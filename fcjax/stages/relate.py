@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple, get_args
 
 from fcjax.core.checks import check_choice, check_number, is_number
 from fcjax.core.errors import SettingsError
-from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.prompts import AnswerForm, Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
 from fcjax.core.words import without_invisible
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
-from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut
+from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut, is_finished
 from fcjax.stages.calibration import Calibration, likeliest, spread
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, Judged, judged, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
@@ -193,7 +193,15 @@ class Question:
             template=template.name,
             max_tokens=model.max_tokens + (24 * len(texts) if self.packed else 0),
             top_logprobs=model.top_logprobs,
+            answer=self._form() if template in (PAIRWISE, PACKED) else None,
         )
+
+    def _form(self) -> AnswerForm:
+        """What the built-in wordings ask to be answered; a custom one may ask for another form."""
+        labels = [str(label) for label in DISTRIBUTED]
+        if self.packed:
+            return AnswerForm.numbered(range(1, len(self.pairs) + 1), labels)
+        return AnswerForm.one_of([f"[{label}]" for label in labels])
 
     def read(self, reply: Reply) -> dict[int, Answer]:
         """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
@@ -243,7 +251,7 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     ballots: list[dict[int, Answer]] = []
     if votes and any(answer.judged is None for answer in answers.values()):
         draws = [await ask(draw(prompt, sample)) for sample in range(1, votes + 1)]
-        ballots = [question.read(one) for one in draws if isinstance(one, Reply)]
+        ballots = [question.read(one) for one in draws if isinstance(one, Reply) and is_finished(prompt, one)]
     return [
         _relation(pair, answers[i], [ballot[i].label for ballot in ballots if i in ballot], question.model)
         if i in answers

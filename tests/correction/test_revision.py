@@ -283,6 +283,6 @@ def test_both_texts_are_in_the_diff(before, after):
 
 def test_long_texts_are_compared_soon():
     words = [f"word{i % 700}" for i in range(5000)]
-    began = time.perf_counter()
+    began = time.process_time()
     Diff.of(" ".join(words), " ".join("new" if i % 9 == 0 else word for i, word in enumerate(words)))
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3

@@ -364,11 +364,11 @@ def test_a_case_of_ten_thousand_atoms_takes_time_in_proportion(tmp_path):
 
     path = tmp_path / "big.jsonl"
     path.write_bytes(orjson.dumps(row(10_000)))
-    start = time.perf_counter()
+    start = time.process_time()
     (found,) = read_cases(path)
     assert found.case is not None
     assert len(found.case.atoms or ()) == 10_000
-    assert time.perf_counter() - start < 5  # a quadratic pass takes minutes
+    assert time.process_time() - start < 5  # a quadratic pass takes minutes
 
 
 def test_memory_does_not_grow_with_the_number_of_cases(tmp_path):
@@ -441,9 +441,9 @@ def test_what_is_nested_as_deep_as_it_may_be_is_written_again(tmp_path):
 def test_the_faults_of_numbers_are_capped(name, tmp_path):
     source = tmp_path / name
     source.write_text('{"id": "1", "extra": [' + ",".join(["NaN"] * 3_000_000) + "]}\n")
-    start = time.perf_counter()
+    start = time.process_time()
     (row,) = read_cases(source)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert len(row.faults) == 101
     assert row.faults[0].field == "extra[0]"
     assert row.faults[-1].message == "2,999,900 more numbers are not finite; allowed: finite numbers"
@@ -456,21 +456,21 @@ def test_the_number_of_objects_is_bounded(name, part, tmp_path):
     text = ("[" + part * 9_000_000 + "{}]").encode()
     source = tmp_path / name
     source.write_bytes(gzip.compress(text, 1) if name.endswith(".gz") else text)
-    start = time.perf_counter()
+    start = time.process_time()
     if "jsonl" in name:
         (row,) = read_cases(source)
         assert "too many values" in row.faults[0].message
     else:
         with pytest.raises(InputError, match="too many values"):
             next(read_cases(source))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_long_value_is_quoted_without_being_written_whole():
-    start = time.perf_counter()
+    start = time.process_time()
     assert objects.seen("\n" * 50_000_000) == json.dumps("\n" * 60)[:57] + "..."
     assert objects.seen([{"a": [1, 2]}] * 5_000_000) == json.dumps([{"a": [1, 2]}] * 10)[:57] + "..."
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @given(

@@ -423,9 +423,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("status", "body", "kind"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_response_is_an_outcome(status, body, kind):
-    began = time.perf_counter()
+    began = time.process_time()
     assert isinstance(read(status, body.encode()), kind)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -438,9 +438,9 @@ def test_a_retry_after_that_is_no_time_is_ignored(value):
 
 @pytest.mark.parametrize("unit", [" ", "<think>", "</think>", "\n", "<"])
 def test_reasoning_is_separated_in_linear_time(unit):
-    began = time.perf_counter()
+    began = time.process_time()
     read(200, chat(unit * (400_000 // len(unit)) + "x"))
-    assert time.perf_counter() - began < 2  # quadratic: minutes
+    assert time.process_time() - began < 2  # quadratic: minutes
 
 
 ANY_JSON = st.recursive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -265,9 +265,9 @@ def test_a_searched_graph_does_not_delay_a_run():
     ]
     parts = scored(case(atoms, contexts, relations), effort="fast")
     assert parts[2]["diagnostics"]["method"] == "conditioned"
-    begin = perf_counter()
+    begin = process_time()
     (found,) = feedbacks([parts])
-    assert perf_counter() - begin < 2
+    assert process_time() - begin < 2
     assert found.order == "probability"
     assert found.refuted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -136,7 +136,7 @@ def test_two_hundred_pages_take_no_time(text):
     contexts = [Context(id=f"c{i}", text=text(i)) for i in range(200)]
     seconds = []
     for _ in range(3):
-        begin = perf_counter()
+        begin = process_time()
         assert repeats(contexts) == ()
-        seconds.append(perf_counter() - begin)
+        seconds.append(process_time() - begin)
     assert min(seconds) < 0.5

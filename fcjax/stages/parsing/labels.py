@@ -35,6 +35,9 @@ SPELLINGS: Final = {
 NEVER_CERTAIN: Final = 1e-6
 """A probability read from a model stays this far from 0 and 1: two certain answers could contradict each other."""
 
+LEAST_MASS: Final = 1e-3
+"""Probability of all labels together, below which a reply says nothing about them."""
+
 _LABELS: Final = {spelling: label for label, spellings in SPELLINGS.items() for spelling in spellings}
 
 
@@ -221,7 +224,8 @@ def judged(reply: Reply, found: FoundLabel) -> Judged | None:
 
     Where no alternatives are listed, p = own: what the model has not given to this answer counts as another label's.
     p keeps a distance of `NEVER_CERTAIN` from 0 and 1. None where there are no logprobs, where they contradict the
-    answer (-inf for a token that was chosen, NaN), or where the answer is not made of the tokens.
+    answer (-inf for a token that was chosen, NaN), where the answer is not made of the tokens, or where all labels
+    together have next to no probability: a server that forces a label shows what the model would have said freely.
     """
     tokens = reply.tokens or ()
     pieces = [_bytes(token) for token in tokens]
@@ -254,7 +258,8 @@ def judged(reply: Reply, found: FoundLabel) -> Judged | None:
         meant = _possible(whole[begin:end].decode(errors="replace"))
         if len(meant) < 2:
             sums[found.label] += own
-            if meant != {found.label} or not sums[found.label] > 0:
+            mass = sums[found.label] + others
+            if meant != {found.label} or not sums[found.label] > 0 or mass < LEAST_MASS:
                 return None
             if not listed:
                 return Judged(_bounded(own), None)
