@@ -27,6 +27,9 @@ DIVISIBLE: Final = frozenset({"context_overflow", "content_filter"})
 AT_ONCE: Final = 8
 """How many prompts of one case a stage may have in flight at once; the client has its own limits."""
 
+LONGEST_ANSWER: Final = 1 << 18
+"""Characters of a reply that is read: some 64,000 tokens. Readers take time linear in them, in the event loop."""
+
 _EXCERPT: Final = 1000  # characters of an unreadable answer that a repair quotes
 
 T = TypeVar("T")
@@ -63,7 +66,7 @@ async def answers_to(
     reply = await ask(prompt)
     if isinstance(reply, Failure):
         return Asked({}, reason(reply), reply)
-    answers = dict(read(reply) if is_finished(prompt, reply) else {})
+    answers = dict(read(reply) if is_readable(prompt, reply) else {})
     useless = [] if answers else [prompt]
     why = f"unreadable: no {what} can be read in {shown(reply.text)}"
     for attempt in ("repair", "draw"):
@@ -71,7 +74,7 @@ async def answers_to(
             again = _repair(prompt, reply, request(missing), missing) if attempt == "repair" else draw(prompt, 0)
             other = await ask(again)
             if isinstance(other, Reply):
-                more = read(other) if is_finished(again, other) else {}
+                more = read(other) if is_readable(again, other) else {}
                 useless += [] if any(i in more for i in missing) else [again]
                 answers = {**more, **answers}
             else:
@@ -82,10 +85,12 @@ async def answers_to(
     return Asked(answers, why)
 
 
-def is_finished(prompt: Prompt, reply: Reply) -> bool:
-    """Whether a reply can be read: not where it was cut off within one of the choices that its prompt allows, since it
-    could have become another one."""
-    return not (reply.finish == "length" and prompt.answer is not None and prompt.answer.is_begun(reply.text))
+def is_readable(prompt: Prompt, reply: Reply) -> bool:
+    """Whether a reply can be read: not where it is longer than any answer, nor where it was cut off within one of the
+    choices that its prompt allows, since it could have become another one."""
+    return len(reply.text) <= LONGEST_ANSWER and not (
+        reply.finish == "length" and prompt.answer is not None and prompt.answer.is_begun(reply.text)
+    )
 
 
 def _repair(prompt: Prompt, reply: Reply, request: str, missing: Sequence[int]) -> Prompt:

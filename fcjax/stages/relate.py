@@ -18,7 +18,7 @@ from fcjax.core.prompts import AnswerForm, Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
 from fcjax.core.words import without_invisible
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
-from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut, is_finished
+from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut, is_readable
 from fcjax.stages.calibration import Calibration, likeliest, spread
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, Judged, judged, read_label, read_labels
 from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
@@ -251,7 +251,7 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     ballots: list[dict[int, Answer]] = []
     if votes and any(answer.judged is None for answer in answers.values()):
         draws = [await ask(draw(prompt, sample)) for sample in range(1, votes + 1)]
-        ballots = [question.read(one) for one in draws if isinstance(one, Reply) and is_finished(prompt, one)]
+        ballots = [question.read(one) for one in draws if isinstance(one, Reply) and is_readable(prompt, one)]
     return [
         _relation(pair, answers[i], [ballot[i].label for ballot in ballots if i in ballot], question.model)
         if i in answers

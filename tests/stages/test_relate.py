@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+import time
 from collections import Counter
 from dataclasses import replace
 from types import GeneratorType
@@ -21,6 +22,7 @@ from fcjax.core.prompts import Failure, Reply, Token
 from fcjax.core.records import DISTRIBUTED, Relation, RelationType, Status
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.io.files import parse_case
+from fcjax.stages.answers import LONGEST_ANSWER
 from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import Agenda, Pair, Question, RelationModel, relate
 from fcjax.stages.screen import Screen
@@ -585,3 +587,16 @@ def test_scripts_without_spaces_are_screened_by_sign():
     agenda = Agenda.of(case(("東京は日本の首都です",), ("日本の首都は東京である", "海は青い")), "FR2")
     near, far = [Screen(agenda, 0.5).score(pair) for pair in agenda.pairs()]
     assert near > 0.7 > far
+
+
+@pytest.mark.parametrize("style", ["pairwise", "packed"])
+def test_an_answer_longer_than_any_is_not_read(style):
+    """It is asked for again; a valid label at its end is none, since reading it could take minutes."""
+    long = "[{}" * LONGEST_ANSWER + "[neutral]"
+    question = pair_question() if style == "pairwise" else packed_question(2)
+    script = Script(long, long, long)
+    began = time.process_time()
+    found = run(question, script)
+    assert time.process_time() - began < 5
+    assert len(script.prompts) == 3
+    assert {relation.status for relation in found} == {Status.RELATION_FAILED}
