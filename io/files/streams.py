@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fcjax.core.errors import Fault, InputError, OutputError
+from fcjax.io.files.gzipped import BUFFER, unpacked
 
 Source = str | os.PathLike[str]
 
@@ -29,7 +30,6 @@ LINE_LIMIT = 64 << 20
 WHOLE_LIMIT = 256 << 20
 """Bytes of a file that is read as one piece (a `.json` list, a UAI model)."""
 
-_BUFFER = 1 << 18
 _UTF8_BOM = b"\xef\xbb\xbf"
 _WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _FOREIGN = {
@@ -121,38 +121,6 @@ def text_of(raw: io.BufferedReader[Any], name: str, most: int | None = None) -> 
     return stream
 
 
-def unpacked(raw: io.BufferedReader[Any], most: int | None = None) -> io.BufferedReader[Any]:
-    """A stream, decompressed where it is gzip data.
-
-    Reading more than `most` bytes of gzip data raises `OSError`, after all bytes up to there have been read.
-    """
-    return io.BufferedReader(_Unzipped(raw, most), _BUFFER) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-
-
-class _Unzipped(io.RawIOBase):
-    """Gzip data as they are decompressed: unlike `GzipFile`, it hands out all that stands before a break."""
-
-    def __init__(self, raw: io.BufferedReader[Any], most: int | None):
-        self._file = gzip.GzipFile(fileobj=raw)
-        self._most = most
-        self._left = 0 if most is None else most
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if self._most is None:
-            data = self._file.read1(len(buffer))
-        else:
-            data = self._file.read1(max(1, min(len(buffer), self._left)))
-            if len(data) > self._left:
-                fault = f"the gzip data has more than {self._most:,} bytes once unpacked; unpack the file, or split it"
-                raise OSError(errno.EFBIG, fault)
-            self._left -= len(data)
-        buffer[: len(data)] = data
-        return len(data)
-
-
 @contextmanager
 def _raw(path: Source, name: str) -> Iterator[io.BufferedReader[Any]]:
     if os.fspath(path) == "-":
@@ -160,7 +128,7 @@ def _raw(path: Source, name: str) -> Iterator[io.BufferedReader[Any]]:
         yield stdin if isinstance(stdin, io.BufferedReader) else io.BufferedReader(stdin)
         return
     try:
-        raw = io.BufferedReader(io.FileIO(path), _BUFFER)
+        raw = io.BufferedReader(io.FileIO(path), BUFFER)
     except FileNotFoundError as error:
         raise InputError(Fault("no such file", file=name)) from error
     except IsADirectoryError as error:
@@ -222,7 +190,7 @@ def split_lines(stream: io.BufferedReader[Any], name: str, limit: int = LINE_LIM
             size = len(text)
             if size > limit and not text.endswith(b"\n"):
                 text = b""
-                while rest := stream.readline(_BUFFER):
+                while rest := stream.readline(BUFFER):
                     size += len(rest)
                     if rest.endswith(b"\n"):
                         break

@@ -25,8 +25,9 @@ from typing import Any, Final
 from fcjax.core.errors import Fault, InputError, counted
 from fcjax.core.passages import Passage
 from fcjax.core.words import without_invisible
+from fcjax.io.files.gzipped import BUFFER, unpacked
 from fcjax.io.files.objects import objects_of
-from fcjax.io.files.streams import WHOLE_LIMIT, text_of, unpacked
+from fcjax.io.files.streams import WHOLE_LIMIT, text_of
 from fcjax.io.retrievers.extraction import HTML, LONGEST, PDF, ExtractionError, decode, kind_of, tidy
 from fcjax.io.retrievers.extraction_workers import Workers
 
@@ -270,7 +271,7 @@ def _opened(entry: CorpusFile) -> Iterator[io.BufferedReader[Any]]:
     The time of the last change of its inode, to the nanosecond, tells it from any other file: no user can set it.
     """
     number = os.open(entry.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with io.BufferedReader(io.FileIO(number), _BUFFER) as stream:
+    with io.BufferedReader(io.FileIO(number), BUFFER) as stream:
         found, place = os.fstat(number), str(entry.path)
         if not stat.S_ISREG(found.st_mode):
             raise InputError(Fault(_NOT_REGULAR, file=place))
@@ -284,7 +285,6 @@ def _most_unpacked(entry: CorpusFile) -> int:
     return max(UNPACKED, RATIO * entry.size)
 
 
-_BUFFER: Final = 1 << 18  # bytes
 _NOT_REGULAR: Final = "not a regular file; allowed: files, not pipes or devices"
 
 
