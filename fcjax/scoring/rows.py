@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fcjax.core.records import Atom, Case, Label, Relation, RelationType, Status
+from fcjax.scoring.collapse import REMEDY, AnswerCounts
 from fcjax.scoring.human_labels import HUMAN
 from fcjax.scoring.measures import AtomCounts, K, case_measures, precision
 
@@ -45,7 +46,7 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
 
     A failed atom has no `p` and no label, does not count in n, and is never `unverified`; the measures include the best
     and worst precision that the failed ones could still lead to. A merged duplicate has `duplicate_of` and does not
-    count in n.
+    count in n. Where a relation model's answers pile up on one label (see `collapse`), no label is certain.
     """
     atoms = case.atoms or ()
     if not atoms:
@@ -90,7 +91,14 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
             "precision_worst": precision(worst.supported, worst.n) or 0.0,
             "precision_best": precision(best.supported, best.n) or 0.0,
         }
-    return _row(case.id, status, reason, rows, measures, _diagnostics(graph, posterior, len(failures)), fingerprint)
+    diagnostics = _diagnostics(graph, posterior, len(failures))
+    if (answers := AnswerCounts.of(case)).labels:
+        diagnostics["answers"] = answers.to_dict()
+    if why := answers.collapse:
+        diagnostics["collapse"] = f"{why}; {REMEDY}"
+        for row in rows:
+            row["certain"] = None if row["certain"] is None else False
+    return _row(case.id, status, reason, rows, measures, diagnostics, fingerprint)
 
 
 def model_answer(graph: FactGraph, posterior: Posterior) -> Row:

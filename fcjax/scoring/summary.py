@@ -18,6 +18,7 @@ from jaxtyping import Float
 from fcjax.core.errors import counted
 from fcjax.core.records import Label, Status
 from fcjax.scoring import human_labels as agreement
+from fcjax.scoring.collapse import REMEDY, AnswerCounts
 from fcjax.scoring.measures import AtomCounts, K, case_measures, k_of
 from fcjax.scoring.rows import Row, finite, rounded
 
@@ -68,6 +69,8 @@ class Summary:
     def __init__(self, k: K = 1) -> None:
         self.k = k
         self.statuses: Counter[str] = Counter()
+        self.answers = AnswerCounts(Counter())  # of relation models
+        self.n_collapsed = 0  # cases whose own answers pile up on one label
         self._columns = array("d")
 
     def __len__(self) -> int:
@@ -90,6 +93,9 @@ class Summary:
     def add(self, row: Row) -> None:
         """Add a result row."""
         self.statuses[row["status"]] += 1
+        if answers := row["diagnostics"].get("answers"):
+            self.answers += AnswerCounts.from_dict(answers)
+            self.n_collapsed += "collapse" in row["diagnostics"]
         self._columns.extend(_columns(row, self.k))
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +136,18 @@ class Summary:
         if np.any(labels):
             numbers = {name: stated(name) for name in agreement.NAMES}
             summary["human_labels"] = agreement.counts(labels) | numbers | {"three_way": agreement.three_way(labels)}
+        if self.answers.labels:
+            summary["answers"] = self.answers.to_dict() | {"n_collapsed": self.n_collapsed, "warning": self.warning}
         return summary
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be said of a relation model that seems to answer all alike, in all cases or in some."""
+        if why := self.answers.collapse:
+            return f"{why}; {REMEDY}"
+        if self.n_collapsed:
+            return f"in {counted(self.n_collapsed, 'case')}, the answers pile up on one label; {REMEDY}"
+        return None
 
 
 def _columns(row: Row, k: K) -> list[float]:
