@@ -69,6 +69,8 @@ class Summary:
         self.k = k
         self.statuses: Counter[str] = Counter()
         self._columns = array("d")
+        self._shares = 0.0  # of the words that claim something, summed over the rows that have one
+        self._covered: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self.statuses.total()
@@ -91,6 +93,17 @@ class Summary:
         """Add a result row."""
         self.statuses[row["status"]] += 1
         self._columns.extend(_columns(row, self.k))
+        found = row.get("coverage")
+        if isinstance(found, dict) and found.get("share") is not None:
+            self._shares += found["share"]
+            self._covered.update(cases=1, incomplete=found["n_uncovered"] > 0, passages=found["n_uncovered"])
+
+    def _coverage(self) -> dict[str, Any] | None:
+        """The mean share of the responses' claims that atoms cover; None where no row says it."""
+        if not (cases := self._covered["cases"]):
+            return None
+        passages = {"n_incomplete": self._covered["incomplete"], "n_uncovered": self._covered["passages"]}
+        return {"share": rounded(self._shares / cases), "n": cases, **passages}
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON.
@@ -130,6 +143,8 @@ class Summary:
         if np.any(labels):
             numbers = {name: stated(name) for name in agreement.NAMES}
             summary["human_labels"] = agreement.counts(labels) | numbers | {"three_way": agreement.three_way(labels)}
+        if coverage := self._coverage():
+            summary["coverage"] = coverage
         return summary
 
 

@@ -10,11 +10,11 @@ are taken for function words.
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from fcjax.core.languages import COMMON
 from fcjax.core.words import bare, is_unspaced, tokens
@@ -28,17 +28,14 @@ SIGN: Final = 0.25  # a sign of another script without spaces
 _STEM: Final = 5  # letters that distinguish a word from others, whatever its ending
 _SHORTEST: Final = 4  # letters of a word of content without a capital
 
+_CARDINALS: Final = "two three four five six seven eight nine ten eleven twelve"
+_ORDINALS: Final = "second third fourth fifth sixth seventh eighth ninth tenth"
 _NUMERALS: Final = {
-    word: str(number)
-    for names, first in (
-        ("two three four five six seven eight nine ten eleven twelve", 2),
-        ("second third fourth fifth sixth seventh eighth ninth tenth", 2),
-    )
-    for number, word in enumerate(names.split(), first)
+    word: str(number) for names in (_CARDINALS, _ORDINALS) for number, word in enumerate(names.split(), 2)
 }
 
-_FUNCTION: Final = frozenset(
-    """about above across after again against almost along already also although among amongst another anyone anything
+_ENGLISH: Final = """
+    about above across after again against almost along already also although among amongst another anyone anything
     around because become becomes been before being below between both cannot could does doing done down during each
     either else even ever every everyone everything from further furthermore gets goes going gone hence here hers
     herself himself however indeed instead into itself just least less like likely made make makes making many maybe
@@ -51,15 +48,14 @@ _FUNCTION: Final = frozenset(
     included including according known additionally finally example examples instance important note addition result
     generally typically currently especially specifically hand turn case cases worth mind keep believed thought
     considered difficult exactly unclear have having total ranging idea suggests please hello dear sincerely regards
-    """.split()
-) | frozenset(word for common in COMMON.values() for word in common.split())
+"""
+_FUNCTION: Final = frozenset(word for words in (_ENGLISH, *COMMON.values()) for word in words.split())
 _GRAMMAR: Final = frozenset("的了是在和与與及也有为為被将將其他她它这這那之就都而或把")  # signs of Chinese
 
 _NUMBER: Final = re.compile(r"(\d+)(?:st|nd|rd|th|s)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word, by its first and last place in the text. An atom has it if it has one of its `keys`."""
 
     start: int
@@ -76,16 +72,26 @@ def claim_words(text: str, start: int, end: int) -> list[Word]:
         if not token[0].isalnum():
             continue
         stop = place + len(token)
-        if is_unspaced(token):
+        key, first, weight = _read(token)
+        if not key:
             before = ours[i - 1][1] if i and ours[i - 1][0] + len(ours[i - 1][1]) == place else ""
             after = ours[i + 1][1] if i + 1 < len(ours) and ours[i + 1][0] == stop else ""
             pairs = [before + token] if before and is_unspaced(before) else []
             pairs += [token + after] if after and is_unspaced(after) else []
-            found.append(Word(place, stop, tuple(pairs) or (token,), _weight_of_sign(token)))
+            found.append(Word(place, stop, tuple(pairs) or (token,), weight))
             continue
-        word = unicodedata.normalize("NFKC", bare(token)).casefold() or token
-        found.append(Word(place, stop, (_stem(word),), _weight(token, word, begins=not found)))
+        found.append(Word(place, stop, (key,), weight if found else first))
     return found
+
+
+@functools.lru_cache(maxsize=2**15)
+def _read(token: str) -> tuple[str, float, float]:
+    """The key of a word, its weight at the beginning of a sentence, and its weight elsewhere; no key of a sign."""
+    if is_unspaced(token):
+        weight = _weight_of_sign(token)
+        return "", weight, weight
+    word = unicodedata.normalize("NFKC", bare(token)).casefold() or token
+    return _stem(word), _weight(token, word, begins=True), _weight(token, word, begins=False)
 
 
 def _placed(text: str, start: int) -> list[tuple[int, str]]:
@@ -139,7 +145,7 @@ _END: Final = re.compile(r"(?<![.!?؟।॥…])[.!?؟।॥…]++[\"'”’»)\
 _ABBREVIATION: Final = re.compile(
     r"\b(?:[A-Z]|[A-Z]\.[A-Z]|[ei]\.[eg]|Dr|Mr|Mrs|Ms|St|Jr|Sr|Prof|vs|al|No|Inc|Ltd|Gen|Lt|Col|approx|ca)\.$"
 )
-_TURN: Final = re.compile(r";|\bbut\b|\bhowever\b|(?<=\d), ", re.IGNORECASE)  # after which a remark may turn into a claim
+_TURN: Final = re.compile(r";|\bbut\b|\bhowever\b|(?<=\d), ", re.IGNORECASE)  # where a remark may end
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -206,15 +212,16 @@ def _is_heading(text: str, spans: list[tuple[int, int]], i: int) -> bool:
     if line.startswith("#") or (line.startswith(("**", "__")) and line.endswith(("**", "__")) and line.count("**") < 3):
         return True
     below = rest.lstrip(" \t")[1:].partition("\n")[0]
-    if "-" in below and _RULE.fullmatch(below) or "==" in below and _RULE.fullmatch(below):
+    if ("-" in below and _RULE.fullmatch(below)) or ("==" in below and _RULE.fullmatch(below)):
         return True
     if _ends_open(line):
         return True
     alone = i + 1 < len(spans) and (start == 0 or text[:start].rstrip(" \t").endswith("\n\n"))
     if not alone or _MARKED.match(line) or any(sign.isdigit() for sign in line):
         return False
-    full = line[-1] in ".!?…。！؟।॥"
-    return not full and len(line.split()) <= _HEADING and (not below.strip() or below.rstrip().endswith((".", "。", "।")))
+    if line[-1] in ".!?…。！؟।॥" or len(line.split()) > _HEADING:
+        return False
+    return not below.strip() or below.rstrip().endswith((".", "。", "।"))
 
 
 def _ends_open(line: str) -> bool:
@@ -224,11 +231,12 @@ def _ends_open(line: str) -> bool:
 
 _REMARK: Final = re.compile(
     r"^\W*(?:here (?:is|are)\b|here['’]s\b|hi\b|hello\b|dear\b|sure\b|certainly[,!.]|of course[,!.]|thanks?\b|sorry\b"
-    r"|let me know\b|feel free\b|is there anything\b|if you (?:have|need|would|want)\b"
+    r"|what an? [^.!?]*!+$|let me know\b|feel free\b|is there anything\b|if you (?:have|need|would|want)\b"
     r"|please (?:let|feel|do not|don['’]t|provide|ask|contact|visit|consult|note)\b"
     r"|as an ai\b|as a (?:large )?language model\b)"
     r"|\bas of my (?:last |latest )?(?:knowledge|training|update)"
-    r"|\bI (?:do not|don['’]t|cannot|can['’]t|could not|couldn['’]t|can only|hope|apologi[sz]e|would|recommend|suggest)\b"
+    r"|\bI (?:do not|don['’]t|cannot|can['’]t|could not|couldn['’]t|can only)\b"
+    r"|\bI (?:hope|apologi[sz]e|would|recommend|suggest)\b"
     r"|\bI(?:['’]m| am) (?:sorry|afraid|unable|not (?:able|sure|aware|certain)|an? (?:AI|large|language)|just an?)\b",
     re.IGNORECASE,
 )

@@ -108,7 +108,8 @@ def case_coverage(case: Case) -> Coverage | None:
     """What the atoms of a case cover of its response, in their original wording or their new one; None without both."""
     if case.response is None or case.atoms is None:
         return None
-    return coverage(case.response, [f"{atom.text}\n{atom.original or ''}" for atom in case.atoms])
+    texts = (f"{atom.text}\n{atom.original}" if atom.original else atom.text for atom in case.atoms)
+    return coverage(case.response, texts)
 
 
 def _keys(text: str) -> dict[str, float]:
@@ -148,7 +149,9 @@ def _spoken(parts: Sequence[Sequence[Word]], atoms: Sequence[Mapping[str, float]
 def _clauses(text: str, start: int, end: int, words: Sequence[Word]) -> Iterable[tuple[int, int, list[Word]]]:
     """The clauses of a sentence, trimmed, with their words that claim something."""
     place = 0
-    bounds = [(match.start(), match.end()) for match in _CLAUSE.finditer(text, start, end) if not _in_number(text, match)]
+    bounds = [
+        (match.start(), match.end()) for match in _CLAUSE.finditer(text, start, end) if not _in_number(text, match)
+    ]
     for last, following in (*bounds, (end, end)):
         mine = []
         while place < len(words) and words[place].start < last:
@@ -166,7 +169,7 @@ def _clauses(text: str, start: int, end: int, words: Sequence[Word]) -> Iterable
 
 def _in_number(text: str, match: re.Match[str]) -> bool:
     start, end = match.span()
-    return match[0] in ",:" and 0 < start and end < len(text) and text[start - 1].isdigit() and text[end].isdigit()
+    return match[0] in ",:" and start > 0 and end < len(text) and text[start - 1].isdigit() and text[end].isdigit()
 
 
 def _unrepeated(
