@@ -278,10 +278,8 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None)
             count, asked = sum(without.values()), sums["done"] + sums["irrelevant"] + sum(without.values())
             lines.append(f"{count:,} of {shell.counted(asked, what)} {kept} ({counts(without)})")
     if again := report.stages.get("atomize", Counter())["asked_again"]:
-        added = report.stages["atomize"]["added"]
-        lines.append(
-            f"{shell.counted(again, 'uncovered passage')} asked about again: {shell.counted(added, 'atom')} added"
-        )
+        added = shell.counted(report.stages["atomize"]["added"], "atom")
+        lines.append(f"{shell.counted(again, 'uncovered passage')} asked about again: {added} added")
     if removed := report.stages.get("summarise", Counter())["irrelevant"]:
         lines.append(f"{shell.counted(removed, 'context')} removed as irrelevant")
     if report.repeated:

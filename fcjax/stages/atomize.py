@@ -197,13 +197,12 @@ class _Work:
     async def rest(self, spans: list[tuple[int, int]], found: list[list[_Part]], template: Template) -> list[_Part]:
         """The facts of the passages that no fact covers; without an answer, none, which does not fail the case."""
         known = [[fact for part in parts for fact in part.facts] for parts in found]
-        every = [fact for facts in known for fact in facts]
-        gaps = coverage(self.response, every).gaps
+        gaps = coverage(self.response, [fact for facts in known for fact in facts]).gaps
 
         async def asked(span: tuple[int, int]) -> _Part:
             text = self.response[max(span[0] - self.how.around, 0) : span[1]]
-            left = passages(self.response, gaps, span)
-            prompt = rest_prompt(template, self.query, text, known[spans.index(span)], left)
+            left, mine = passages(self.response, gaps, span), known[spans.index(span)]
+            prompt = rest_prompt(template, self.query, text, mine, left)
             most = min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens)
             prompt, source = replace(prompt, max_tokens=most), content_words(f"{self.query} {text}")
 
@@ -211,7 +210,7 @@ class _Work:
                 return self.read(reply, prompt.messages[0][1], source)
 
             answer = await answers_to(prompt, 1, read, lambda _: _REQUEST, self.ask, self.reject, what="list of facts")
-            facts = missing(self.response, every, answer.answers.get(0, _Part()).facts)
+            facts = missing(self.response[span[0] : span[1]], mine, answer.answers.get(0, _Part()).facts)
             return _Part(facts, passages=len(left))
 
         return await each(asked, [span for span in spans if passages(self.response, gaps, span)], self.how.at_once)

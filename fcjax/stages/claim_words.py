@@ -194,6 +194,7 @@ _CLOSING: Final = "\"'”’»)]」』*_ "
 _MARKED: Final = re.compile(r"[-*+•–|]\s|\d{1,3}[.)]|\|")
 _RULE: Final = re.compile(r"[\s|:+=-]*[-=]{2}[\s|:+=-]*")
 _HEADING: Final = 8  # words that a heading has, at most
+_NEAR: Final = 1000  # characters before and after a line that are looked at
 
 
 def _is_question(sentence: str) -> bool:
@@ -204,19 +205,20 @@ def _is_heading(text: str, spans: list[tuple[int, int]], i: int) -> bool:
     """Whether a span is a heading, the head of a table, or the words that introduce a list."""
     start, end = spans[i]
     line = text[start:end]
-    if start and text[:start].rstrip(" \t")[-1:] not in ("\n", ""):
+    above = text[max(start - _NEAR, 0) : start].rstrip(" \t")
+    if above[-1:] not in ("\n", ""):
         return False  # it stands within a line
-    rest = text[end:]
-    if rest.lstrip(" \t")[:1] not in ("\n", ""):
+    rest = text[end : end + _NEAR].lstrip(" \t")
+    if rest[:1] not in ("\n", ""):
         return _ends_open(line)
     if line.startswith("#") or (line.startswith(("**", "__")) and line.endswith(("**", "__")) and line.count("**") < 3):
         return True
-    below = rest.lstrip(" \t")[1:].partition("\n")[0]
+    below = rest[1:].partition("\n")[0]
     if ("-" in below and _RULE.fullmatch(below)) or ("==" in below and _RULE.fullmatch(below)):
         return True
     if _ends_open(line):
         return True
-    alone = i + 1 < len(spans) and (start == 0 or text[:start].rstrip(" \t").endswith("\n\n"))
+    alone = i + 1 < len(spans) and (not above or above.endswith("\n\n"))
     if not alone or _MARKED.match(line) or any(sign.isdigit() for sign in line):
         return False
     if line[-1] in ".!?…。！؟।॥" or len(line.split()) > _HEADING:
