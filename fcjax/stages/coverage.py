@@ -4,7 +4,7 @@ Response and atoms are compared by their words, sentence by sentence. An atom sp
 most words with, and covers the words that it shares with them: a word that stands in two sentences is not covered in
 both by an atom that speaks for one. Words are compared by their beginnings, since atoms are reworded, and a passage is
 uncovered only where enough of its words are. The thresholds were chosen on one half of the responses whose atoms are
-people's, and measured on the other (`benchmarks/coverage.py`).
+people's, and measured on the other (`benchmarks/lost_claims.py`).
 
 Only words that can claim something count (see `claim_words`).
 """

@@ -1,4 +1,4 @@
-"""Whether lost claims are noticed, on responses whose atoms are people's: `python benchmarks/coverage.py [CASES]`.
+"""Whether lost claims are noticed, on responses whose atoms are people's: `python benchmarks/lost_claims.py [CASES]`.
 
 Coverage is measured with all atoms of a response, then with each atom left out in turn: the loss is noticed where words
 are reported as uncovered that were not before. The thresholds of `fcjax.stages.coverage` were chosen on one half of
