@@ -36,6 +36,7 @@ _COLUMNS: Final = (
 )  # beside the name, the widest choice that fits
 _FILE_WIDTH: Final = 100  # columns where the output goes to a file or pipe
 _REASONS: Final = 5  # failed cases whose reason is shown
+_PASSAGES: Final = 5  # uncovered passages that are printed
 _TITLES: Final = {
     "precision": "precision Pr",
     "recall_at_k": "recall R@K",
@@ -164,6 +165,30 @@ class Worst:
         yield legend
 
 
+class UncoveredList:
+    """The first passages of responses that no atom covers, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._first: list[tuple[str, str]] = []
+        self._count = 0
+
+    def add(self, row: Row) -> None:
+        """Add the uncovered passages of a row."""
+        found = row.get("coverage") or {"n_uncovered": 0, "uncovered": []}
+        room = _PASSAGES - len(self._first)
+        self._first += [(str(row["id"]), passage) for passage in found["uncovered"][:room]]
+        self._count += found["n_uncovered"]
+
+    def __rich__(self) -> RenderableType:
+        if not self._first:
+            return Group()
+        lines = [Text("Passages that no atom covers, so that nothing checks them", "bold")]
+        lines += [Text.assemble("  ", plain(passage, 200), (f"  {plain(id)}", "dim")) for id, passage in self._first]
+        if more := self._count - len(self._first):
+            lines.append(Text(f"  and {more:,} more; the results list the first ones of each case"))
+        return Group(*lines, Text())
+
+
 def _reason(row: Row) -> str:
     reason = str(row["reason"])
     return with_option_names(reason) if row["status"] == "too_wide" else reason
@@ -194,6 +219,12 @@ def draw_summary(summary: dict[str, Any]) -> RenderableType:
         f"{atoms['n_unverified']:,} unverified; not counted: {atoms['n_failed']:,} failed, "
         f"{atoms['n_duplicates']:,} merged as duplicates",
     ]
+    if coverage := summary.get("coverage"):
+        passages, cases = counted(coverage["n_uncovered"], "passage"), counted(coverage["n"], "response")
+        lines.append(
+            f"atoms cover {coverage['share']:.1%} of the claims in {cases}, by words; "
+            f"{passages} in {coverage['n_incomplete']:,} of them uncovered"
+        )
     parts: list[RenderableType] = [Text(line) for line in lines]
     means = {name: summary["means"][name] for name in _TITLES if name in summary["means"]}
     if summary["n_scored"]:

@@ -157,11 +157,12 @@ class CritiqueMonitor(RunObserver):
         self._live: Any = None
         self._worst: Any = None
         self._findings: Any = None
+        self._uncovered: Any = None
         if table:
-            from fcjax.cli.display import Worst  # loads rich, like every import from the displays
+            from fcjax.cli.display import UncoveredList, Worst  # loads rich, like every import from the displays
             from fcjax.cli.display_critique import FindingsList
 
-            self._worst, self._findings = Worst(), FindingsList()
+            self._worst, self._findings, self._uncovered = Worst(), FindingsList(), UncoveredList()
 
     def begins(self, found: Preview) -> None:
         check_retrieval(self._retrieved_only, found, self._warns)
@@ -192,6 +193,7 @@ class CritiqueMonitor(RunObserver):
     def row(self, row: Row, kept: bool) -> None:
         if self._worst:
             self._worst.add(row)
+            self._uncovered.add(row)
 
     def kept(self, out: str, access: ModelAccess) -> str:
         """What is finished and where it is kept."""
@@ -208,7 +210,7 @@ class CritiqueMonitor(RunObserver):
     def draw(self, summary: dict[str, Any], stderr: bool) -> None:
         from fcjax.cli.display import draw_summary, show
 
-        show(self._worst, self._findings, draw_summary(summary), stderr=stderr)
+        show(self._worst, self._findings, self._uncovered, draw_summary(summary), stderr=stderr)
 
     def warn(self, report: CritiqueReport) -> None:
         """Warn of failures, and of a model that finds no claims at all."""
@@ -275,6 +277,9 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None)
         if without := {kind: sums[kind] for kind in ("missing", "failed") if sums[kind]}:
             count, asked = sum(without.values()), sums["done"] + sums["irrelevant"] + sum(without.values())
             lines.append(f"{count:,} of {shell.counted(asked, what)} {kept} ({counts(without)})")
+    if again := report.stages.get("atomize", Counter())["asked_again"]:
+        added = shell.counted(report.stages["atomize"]["added"], "atom")
+        lines.append(f"{shell.counted(again, 'uncovered passage')} asked about again: {added} added")
     if removed := report.stages.get("summarise", Counter())["irrelevant"]:
         lines.append(f"{shell.counted(removed, 'context')} removed as irrelevant")
     if report.repeated:

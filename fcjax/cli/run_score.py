@@ -97,10 +97,11 @@ class ScoreMonitor(RunObserver):
         self._wants_bar = bar and sys.stderr.isatty()
         self._bar: Any = None
         self._worst: Any = None
+        self._uncovered: Any = None
         if table:
-            from fcjax.cli.display import Worst  # loads rich, like every import from the displays
+            from fcjax.cli.display import UncoveredList, Worst  # loads rich, like every import from the displays
 
-            self._worst = Worst()
+            self._worst, self._uncovered = Worst(), UncoveredList()
 
     def begins(self, found: Preview) -> None:
         if found.lacking:
@@ -121,6 +122,7 @@ class ScoreMonitor(RunObserver):
             self._bar.advance(kept)
         if self._worst:
             self._worst.add(row)
+            self._uncovered.add(row)
 
     def close(self) -> None:
         if self._bar:
@@ -129,4 +131,4 @@ class ScoreMonitor(RunObserver):
     def draw(self, summary: dict[str, Any], stderr: bool) -> None:
         from fcjax.cli.display import draw_summary, show
 
-        show(self._worst, draw_summary(summary), stderr=stderr)
+        show(self._worst, self._uncovered, draw_summary(summary), stderr=stderr)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fcjax.graph.fact_graph import FactGraph
     from fcjax.inference.posterior import Posterior
 
-RESULTS_VERSION: Final = 3
+RESULTS_VERSION: Final = 4
 """Part of every fingerprint; increment it when the same case and settings give a different row."""
 
 DIGITS: Final = 7

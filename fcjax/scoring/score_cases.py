@@ -16,6 +16,7 @@ from fcjax.graph.fact_graph import FactGraph
 from fcjax.scoring.measures import K, f1_at_k, k_of, recall_at_k
 from fcjax.scoring.rows import DIGITS, RESULTS_VERSION, Row, case_row, unscored_row
 from fcjax.scoring.settings import Settings
+from fcjax.stages.coverage import case_coverage
 
 if TYPE_CHECKING:
     from fcjax.inference.posterior import Posterior
@@ -63,7 +64,7 @@ def job(case: Case, settings: Settings, lack: str | None = None, fingerprint: st
     """
 
     def unscored(status: Status, reason: str, atoms: tuple[Atom, ...] | None = case.atoms) -> Row:
-        return unscored_row(case.id, status, reason, fingerprint, atoms)
+        return with_coverage(unscored_row(case.id, status, reason, fingerprint, atoms), case)
 
     if case.status.failed:
         reason = case.extra.get("reason")
@@ -114,7 +115,7 @@ def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settin
     answers = iter(found)
     for one in jobs:
         if isinstance(one, Job):
-            yield case_row(
+            row = case_row(
                 one.case,
                 one.graph,
                 next(answers),
@@ -122,6 +123,7 @@ def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settin
                 version=settings.version,
                 fingerprint=one.fingerprint,
             )
+            yield with_coverage(row, one.case)
         else:
             yield one
 
@@ -143,9 +145,23 @@ def feedback_of(jobs: Sequence[Job | Row], made: Sequence[Row], settings: Settin
 
 def with_feedback(row: Row, feedback: Feedback) -> Row:
     """The row with the feedback on its case."""
-    fingerprint = row["fingerprint"]
-    without = {key: value for key, value in row.items() if key != "fingerprint"}
-    return {**without, "feedback": feedback.to_dict(), "fingerprint": fingerprint}
+    return _with(row, "feedback", feedback.to_dict())
+
+
+def with_coverage(row: Row, case: Case) -> Row:
+    """The row with what the atoms of its case cover of the response; unchanged where one of these is not known.
+
+    A response that declines to answer claims nothing.
+    """
+    if case.status is Status.REFUSED or (found := case_coverage(case)) is None:
+        return row
+    return _with(row, "coverage", found.to_dict(case.response or ""))
+
+
+def _with(row: Row, key: str, value: Any) -> Row:
+    """The row with one more value before the fingerprint, which comes last."""
+    without = {name: other for name, other in row.items() if name != "fingerprint"}
+    return {**without, key: value, "fingerprint": row["fingerprint"]}
 
 
 def completed(row: Row, k: K, fingerprint: str) -> Row:

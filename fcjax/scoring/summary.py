@@ -72,6 +72,8 @@ class Summary:
         self.answers = AnswerCounts(Counter())  # of relation models
         self.n_collapsed = 0  # cases whose own answers pile up on one label
         self._columns = array("d")
+        self._shares = 0.0  # of the words that claim something, summed over the rows that have one
+        self._covered: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self.statuses.total()
@@ -97,6 +99,17 @@ class Summary:
             self.answers += AnswerCounts.from_dict(answers)
             self.n_collapsed += "collapse" in row["diagnostics"]
         self._columns.extend(_columns(row, self.k))
+        found = row.get("coverage")
+        if isinstance(found, dict) and found.get("share") is not None:
+            self._shares += found["share"]
+            self._covered.update(cases=1, incomplete=found["n_uncovered"] > 0, passages=found["n_uncovered"])
+
+    def _coverage(self) -> dict[str, Any] | None:
+        """The mean share of the responses' claims that atoms cover; None where no row says it."""
+        if not (cases := self._covered["cases"]):
+            return None
+        passages = {"n_incomplete": self._covered["incomplete"], "n_uncovered": self._covered["passages"]}
+        return {"share": rounded(self._shares / cases), "n": cases, **passages}
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as JSON.
@@ -138,6 +151,8 @@ class Summary:
             summary["human_labels"] = agreement.counts(labels) | numbers | {"three_way": agreement.three_way(labels)}
         if self.answers.labels:
             summary["answers"] = self.answers.to_dict() | {"n_collapsed": self.n_collapsed, "warning": self.warning}
+        if coverage := self._coverage():
+            summary["coverage"] = coverage
         return summary
 
     @property

@@ -1,7 +1,8 @@
 """Atomizing: what a response claims, one fact per atom (SPEC 1).
 
 The facts are asked for as a list, and nothing but a list is taken for facts. What cannot come from the response, since
-it has hardly a word in common with it, is left out; an answer that is mostly of that kind is rejected.
+it has hardly a word in common with it, is left out; an answer that is mostly of that kind is rejected. Passages that no
+fact covers (`fcjax.stages.coverage`) are asked about once more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from fcjax.core.word_overlap import shared
 from fcjax.core.words import content_words, has_unspaced
 from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, CountingAsk, Reject, answers_to, each, is_cut
 from fcjax.stages.chunks import chunks
+from fcjax.stages.coverage import coverage
+from fcjax.stages.missing_facts import REST, missing, passages, rest_prompt
 from fcjax.stages.parsing.list_parser import own_words, read_list
 from fcjax.stages.parsing.refusals import declines
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines, unquoted
@@ -82,10 +85,12 @@ class Atomizer:
     A response is asked about in parts of at most `chunk` characters, each with `around` characters of what stands
     before it and half as many of what follows. `grounded` is the least share of a fact's words that the text or the
     question must have (see `likeness`); 0 lets all pass. `max_tokens` is the most that an answer may have; shorter
-    parts may have fewer. Raises `SettingsError`.
+    parts may have fewer. `rest` asks once more about the passages of a part that no fact covers; None does not ask.
+    Raises `SettingsError`.
     """
 
     template: Template = ATOMIZE
+    rest: Template | None = REST
     chunk: int = 4000
     around: int = 600
     grounded: float = 0.3
@@ -119,7 +124,10 @@ class Atomizer:
         counted = CountingAsk(ask)
         work = _Work(self, case.query or "", response, counted, reject)
         spans = _spans(response, 0, len(response), self.chunk)
-        parts = [part for found in await each(work.facts, spans, self.at_once) for part in found]
+        found = await each(work.facts, spans, self.at_once)
+        parts = [part for those in found for part in those]
+        if self.rest and not any(part.why or part.refused for part in parts):
+            parts += await work.rest(spans, found, self.rest)
         return _with(replace(case, extra=traced(case, "atomize", trace | _told(parts, counted.prompts))), parts)
 
 
@@ -132,6 +140,7 @@ class _Part:
     cut: bool = False
     dropped: Counter[str] = field(default_factory=Counter)
     why: str | None = None
+    passages: int = 0  # asked about once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +197,27 @@ class _Work:
             ]
         return [part]
 
+    async def rest(self, spans: list[tuple[int, int]], found: list[list[_Part]], template: Template) -> list[_Part]:
+        """The facts of the passages that no fact covers; without an answer, none, which does not fail the case."""
+        known = [[fact for part in parts for fact in part.facts] for parts in found]
+        gaps = coverage(self.response, [fact for facts in known for fact in facts]).gaps
+
+        async def asked(span: tuple[int, int]) -> _Part:
+            text = self.response[max(span[0] - self.how.around, 0) : span[1]]
+            left, mine = passages(self.response, gaps, span), known[spans.index(span)]
+            prompt = rest_prompt(template, self.query, text, mine, left)
+            most = min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens)
+            prompt, source = replace(prompt, max_tokens=most), content_words(f"{self.query} {text}")
+
+            def read(reply: Reply) -> dict[int, _Part]:
+                return self.read(reply, prompt.messages[0][1], source)
+
+            answer = await answers_to(prompt, 1, read, lambda _: _REQUEST, self.ask, self.reject, what="list of facts")
+            facts = missing(self.response[span[0] : span[1]], mine, answer.answers.get(0, _Part()).facts)
+            return _Part(facts, passages=len(left))
+
+        return await each(asked, [span for span in spans if passages(self.response, gaps, span)], self.how.at_once)
+
     def read(self, reply: Reply, prompt: str, source: frozenset[str]) -> dict[int, _Part]:
         """What an answer says; empty where it is not a list of facts."""
         text, cut = own_words(reply.text, prompt), is_cut(reply)
@@ -236,12 +266,14 @@ def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
     facts = [fact for part in parts for fact in part.facts]
     return {
         "prompts": prompts,
-        "parts": len(parts),
+        "parts": sum(not part.passages for part in parts),
         "facts": len(facts),
         "duplicates": len(facts) - len(set(facts)),
         "dropped": dict(sum((part.dropped for part in parts), Counter[str]())),
         "cut": sum(part.cut for part in parts),
         "failed": sum(part.why is not None for part in parts),
+        "asked_again": sum(part.passages for part in parts),
+        "added": sum(len(part.facts) for part in parts if part.passages),
     }
 
 

@@ -44,6 +44,30 @@ def run(server, tmp_path):
     return go
 
 
+def test_lost_claims_are_asked_about_and_what_stays_uncovered_is_shown(run, tmp_path):
+    response = "Town 1 has 9 bridges, and Mayor Jones opened the old mill. Town 1 has 14 schools."
+    source = write(tmp_path / "in.jsonl", {"id": "x", "query": "What is in Town 1?", "response": response})
+
+    def answer(messages):
+        if "<passages>" in messages[0]["content"]:
+            return json.dumps(["Mayor Jones opened something in Town 1."])
+        if "<text>" in messages[0]["content"]:
+            return json.dumps(["Town 1 has 9 bridges.", "Town 1 has 14 schools."])
+        return model.answer(messages)
+
+    with ScriptedServer(answer, key=KEY) as server:
+        done = run(source, "-o", tmp_path / "out.jsonl", OPENAI_BASE_URL=server.url)
+        assert done.returncode == OK, done.stderr
+    shown = done.stdout.decode()
+    assert "1 uncovered passage asked about again: 1 atom added" in shown
+    assert "Passages that no atom covers" in shown
+    assert "Mayor Jones opened the old mill.  x" in shown
+    assert "of the claims in 1 response, by words; 1 passage in 1 of them uncovered" in shown
+    (row,) = rows_in(tmp_path / "out.jsonl")
+    assert len(row["atoms"]) == 3
+    assert row["coverage"]["uncovered"] == ["Mayor Jones opened the old mill."]
+
+
 def test_critique_then_rescore(run, source, server, tmp_path):
     out, cases = tmp_path / "out.jsonl", tmp_path / "out.cases.jsonl"
     done = run(source, "-o", out)

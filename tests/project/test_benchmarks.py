@@ -105,6 +105,38 @@ def test_pyagrum_answers_the_same_question(workloads: ModuleType, peers: ModuleT
         assert peers.pyagrum(graph) == pytest.approx(np.array(list(truth.values())), abs=1e-12)
 
 
+@pytest.fixture
+def lost_claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("lost_claims")
+
+
+def test_losses_of_atoms_are_noticed(lost_claims: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    atoms = ["Ada was born in London.", "Ada died in 1852.", "Ada was a writer."]
+    case = {
+        "id": "x",
+        "response": "Ada was born in London and died in 1852. She was a writer.",
+        "atoms": [{"id": f"a{i}", "text": text} for i, text in enumerate([*atoms, atoms[2]])],
+    }
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    cases = [row.value for row in lost_claims.read_cases(tmp_path / "cases.jsonl")]
+    counts = lost_claims.measured(cases)[lost_claims.half("x")]
+    assert (counts.own, counts.own_noticed, counts.repeated, counts.repeated_noticed) == (2, 2, 2, 0)
+    assert (counts.covered, counts.passages) == (counts.words, 0)
+    table = lost_claims.table(lost_claims.measured(cases))
+    assert "| losses noticed | " in table
+    assert "0.500 (2 of 4)" in table
+
+
+def test_losses_of_peoples_atoms_are_noticed(lost_claims: ModuleType) -> None:
+    if not lost_claims.CASES.is_file():
+        pytest.skip("the cases with people's atoms are not part of the project")
+    cases = [row.value for row in lost_claims.read_cases(lost_claims.CASES)]
+    for counts in lost_claims.measured(cases[:20]):
+        assert counts.own_noticed >= 0.9 * counts.own
+        assert counts.covered >= 0.85 * counts.words
+
+
 STAND_IN = """
 import json, sys
 sys.path.insert(0, {tests!r})

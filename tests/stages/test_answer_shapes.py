@@ -161,7 +161,8 @@ def test_a_list_that_ends_in_the_middle_is_asked_for_again(cut):
     case = asyncio.run(Atomizer().run(Case(id="x", response=" ".join(TOWNS)), always))
     assert [atom.text for atom in case.atoms] == TOWNS[:2]
     assert case.extra["stages"]["atomize"]["cut"] == 1
-    assert len(always.prompts) == 3
+    assert len(always.prompts) == 4  # the last one is about what no fact covers
+    assert always.prompts[-1].template == "atomize.rest/1"
 
 
 def test_a_long_part_whose_list_ends_in_the_middle_is_divided():
