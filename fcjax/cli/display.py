@@ -226,6 +226,8 @@ def draw_summary(summary: dict[str, Any]) -> RenderableType:
             f"{passages} in {coverage['n_incomplete']:,} of them uncovered"
         )
     parts: list[RenderableType] = [Text(line) for line in lines]
+    if warning := summary.get("answers", {}).get("warning"):
+        parts.append(Text(f"warning: {warning}. Its labels are not certain.", "yellow"))
     means = {name: summary["means"][name] for name in _TITLES if name in summary["means"]}
     if summary["n_scored"]:
         parts.append(_numbers_table(f"Means over {counted(summary['n_scored'], 'case')}", means))
