@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from fcjax.core.records import Atom, Case, Label, Relation, RelationType, Status
 from fcjax.scoring.human_labels import HUMAN
 from fcjax.scoring.measures import AtomCounts, K, case_measures, precision
+from fcjax.stages.traces import related
 
 if TYPE_CHECKING:
     from fcjax.graph.fact_graph import FactGraph
@@ -90,7 +91,9 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
             "precision_worst": precision(worst.supported, worst.n) or 0.0,
             "precision_best": precision(best.supported, best.n) or 0.0,
         }
-    return _row(case.id, status, reason, rows, measures, _diagnostics(graph, posterior, len(failures)), fingerprint)
+    return _row(
+        case.id, status, reason, rows, measures, _diagnostics(case, graph, posterior, len(failures)), fingerprint
+    )
 
 
 def model_answer(graph: FactGraph, posterior: Posterior) -> Row:
@@ -230,7 +233,7 @@ def _atom_statuses(
     return statuses
 
 
-def _diagnostics(graph: FactGraph, posterior: Posterior, n_failed_relations: int) -> Row:
+def _diagnostics(case: Case, graph: FactGraph, posterior: Posterior, n_failed_relations: int) -> Row:
     row: Row = {
         "method": posterior.method,
         "width": posterior.width,
@@ -241,6 +244,8 @@ def _diagnostics(graph: FactGraph, posterior: Posterior, n_failed_relations: int
     }
     if posterior.method == "conditioned":
         row |= {"rows": posterior.rows, "gap": finite(posterior.gap), "cutset": posterior.cutset}
+    if isinstance(calibration := (related(case) or {}).get("calibration"), str):
+        row["calibration"] = calibration
     return row
 
 
