@@ -16,7 +16,7 @@ _EPILOG = """\b
 Examples:
   fcjax calibrate pairs.jsonl --base-url http://localhost:8000 --model NAME       measure only
   fcjax calibrate pairs.jsonl -o calibration.json --model NAME --plot reliability.svg
-  fcjax calibrate pairs.jsonl -o packed.json --style packed --model NAME --in-use entailment=0.2,contradiction=0.05,neutral=0.75
+  fcjax calibrate pairs.jsonl -o packed.json --style packed --model NAME --in-use 0.2,0.05,0.75
   fcjax critique responses.jsonl -o results.jsonl --calibration calibration.json --corpus documents/ --model NAME
 
 Each line of PAIRS looks like {"premise": "...", "hypothesis": "...", "label": "entailment"}; the labels are entailment,
@@ -49,7 +49,7 @@ def _shares(_: click.Context, __: click.Parameter, value: str | None) -> tuple[f
 
 def _template(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """The file, also where the stage is named as `critique` wants it."""
-    return None if value is None else FILE.convert(value.removeprefix("relate="), parameter, ctx)
+    return None if value is None else str(FILE.convert(value.removeprefix("relate="), parameter, ctx))
 
 
 @command(epilog=_EPILOG)
@@ -71,8 +71,8 @@ def _template(ctx: click.Context, parameter: click.Parameter, value: str | None)
     metavar="SHARES",
     callback=_shares,
     section=RELATIONS,
-    help="Shares of entailment, contradiction and neutral where the calibration will be used, if they differ from those "
-    "of the pairs: three numbers that add up to 1.",
+    help="Shares of entailment, contradiction and neutral where the calibration will be used, if they differ from "
+    "those of the pairs, e.g. 0.2,0.1,0.7. [default: not adjusted]",
 )
 @calibration
 @option(

@@ -44,7 +44,7 @@ def _numbers(exam: Exam, sets: dict[str, Figures]) -> Table:
         table.add_column(_SETS[name], justify="right")
     for key, title in TITLES.items():
         table.add_row(title, *(number(figures, key) for figures in sets.values()))
-    table.add_row("of which by chance", *(number(figures, "ece_by_chance") for figures in sets.values()))
+    table.add_row("expected by chance", *(number(figures, "ece_by_chance") for figures in sets.values()))
     if exam.folds:
         table.caption = f"calibrated: cross-validated in {exam.folds} folds by premise"
         table.caption_justify = "left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -64,7 +65,6 @@ def run(
         exam = _examined(ctx, pairs, model, access, in_use, bar=not quiet)
     if plot is not None and exam.raw is not None:
         reliability({name: figures.bins for name, figures in sets_of(exam).items()}, plot)
-    written = exam.calibration is not None and out is not None
     if out is not None and exam.calibration is not None:
         write_lines(out, [orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2)], bare=True)
     stats = access.client.stats
@@ -77,18 +77,14 @@ def run(
         aside = out == "-"
         show(draw_exam(exam), stderr=aside)
         cost = f"{exam.cost.prompt_tokens:,} input and {exam.cost.completion_tokens:,} output tokens"
-        shell.echo(
-            f"{shell.counted(exam.cost.prompts, 'prompt')}, {cost}; cost {dollars(exam.cost.dollars)}", err=aside
-        )
-        for line in client_lines(stats):
-            shell.echo(line, err=aside)
-        if written and out != "-" and exam.calibration is not None:
-            shell.echo(
-                f"calibration {exam.calibration.digest} of {shell.counted(exam.calibration.n_pairs, 'pair')} in {out}"
-            )
+        prompts = shell.counted(exam.cost.prompts, "prompt")
+        shell.echo(f"{prompts}, {cost}; cost {dollars(exam.cost.dollars)}", err=aside)
+        shell.echo(client_lines(stats)[0], err=aside)
+        if out not in (None, "-") and (made := exam.calibration):
+            shell.echo(f"calibration {made.digest} of {shell.counted(made.n_pairs, 'pair')} in {out}")
     for warning in () if quiet else exam.warnings:
         shell.say(f"warning: {warning}")
-    if out is not None and not written:
+    if out is not None and exam.calibration is None:
         shell.say(f"error: {out}: not written: the answers allow no calibration")
         ctx.exit(shell.UNUSABLE)
     ctx.exit(shell.SOME_FAILED if exam.n_failed or pairs.n_faulty else shell.OK)
@@ -104,8 +100,6 @@ def _examined(
     bar: bool,
 ) -> Exam:
     """The examination, with a progress bar, and a message about how to resume where it is stopped."""
-    import sys
-
     monitor: Any = None
     if bar and sys.stderr.isatty():
         from fcjax.cli.display import Bar  # loads rich

@@ -61,14 +61,14 @@ class LabelledPairs:
         """The distinct pairs among those given. Pairs are the same if their texts are, but for space at the ends."""
         kept: dict[tuple[str, str], LabelledPair] = {}
         labels: dict[tuple[str, str], set[RelationType]] = {}
-        n = 0
-        for n, pair in enumerate(given, 1):
+        given = list(given)
+        for pair in given:
             texts = pair.premise.strip(), pair.hypothesis.strip()
             kept.setdefault(texts, pair)
             labels.setdefault(texts, set()).add(pair.label)
         agreed = tuple(pair for texts, pair in kept.items() if len(labels[texts]) == 1)
         disputed = tuple(pair.id for texts, pair in kept.items() if len(labels[texts]) > 1)
-        return cls(pairs=agreed, n_given=n, n_repeated=n - len(kept), disputed=disputed, **counts)
+        return cls(pairs=agreed, n_given=len(given), n_repeated=len(given) - len(kept), disputed=disputed, **counts)
 
     @property
     def labels(self) -> frozenset[RelationType]:
