@@ -78,9 +78,9 @@ class Figures:
 
 
 def answers_of(q: Float[np.ndarray, "N 3"], given: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """The likeliest label of each distribution; the `given` one on a tie."""
+    """The likeliest label of each distribution; the `given` one on a tie, to rounding, as in `likeliest`."""
     own = np.take_along_axis(q, given[:, None], axis=1)[:, 0]
-    best: Int[np.ndarray, " N"] = np.where(own >= q.max(axis=1), given, q.argmax(axis=1))
+    best: Int[np.ndarray, " N"] = np.where(own >= q.max(axis=1) - 1e-9, given, q.argmax(axis=1))
     return best
 
 
