@@ -122,6 +122,7 @@ def test_failed_pairs_are_counted_and_are_no_answers():
     assert nothing._repr_html_()
 
 
+MANY = biased_model.pairs(40)
 ZERO = {"text": "[neutral]", "tokens": [("[", 0.0, []), ("neutral", 0.0, []), ("]", 0.0, [])]}
 EQUAL = ZERO | {
     "tokens": [("[", 0.0, []), ("neutral", -1.0, [(name, -1.0) for name in biased_model.NAMES]), ("]", 0.0, [])]
@@ -163,10 +164,9 @@ def test_without_logprobs_the_labels_alone_are_judged():
         (biased_model.pairs(8, per_premise=8), "all pairs have one premise", False),
         ([row for row in biased_model.pairs(90) if row["label"] != "neutral"], "no pair has the label neutral", True),
         ([row for row in biased_model.pairs(90) if row["label"] == "neutral"], "all pairs have one label", False),
-        ([*biased_model.pairs(40), biased_model.pairs(1)[0] | {"label": "neutral" if
-          biased_model.pairs(1)[0]["label"] != "neutral" else "entailment"}], "given with different labels", True),
+        ([*MANY, MANY[0] | {"label": "neutral"}, MANY[0] | {"label": "refutes"}], "given with different labels", True),
     ],
-)  # fmt: skip
+)
 def test_thin_data_is_said_to_be_thin(rows, said, cross_validated):
     exam = exam_of(rows, biased_model.answer)
     assert any(said in one for one in exam.warnings), exam.warnings
