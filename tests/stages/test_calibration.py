@@ -46,7 +46,8 @@ def test_certain_answers_stay_inside_of_0_and_1(q: tuple[float, float, float]) -
     for one in (Calibration(**OF), WHOLE, extreme):
         made = one.apply(q)
         assert sum(made) == pytest.approx(1, abs=1e-12)
-        assert min(made) >= 1e-6 and max(made) <= 1 - 1e-6
+        assert min(made) >= 1e-6
+        assert max(made) <= 1 - 1e-6
 
 
 def test_many_at_once_are_each_alone() -> None:
