@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fcjax.correction.record import Correction
     from fcjax.critic.critic import Critic, Critique, critique
     from fcjax.critic.relation_stream import RelationConfig, relate_cases
+    from fcjax.evaluation.relation_exam import Exam, calibrate
     from fcjax.graph.fact_graph import FactGraph
     from fcjax.inference.engine import infer
     from fcjax.inference.influence import Influence, influences, leave_one_out
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fcjax.runs.score_file import score
     from fcjax.scoring.findings import Evidence, Feedback, Finding
     from fcjax.scoring.settings import Settings
+    from fcjax.stages.calibration import Calibration, load_calibration
     from fcjax.stages.pipeline import Pipeline
     from fcjax.stages.relate import RelationModel
 
@@ -41,6 +43,7 @@ __all__ = [
     "Atom",
     "Budget",
     "BudgetError",
+    "Calibration",
     "Case",
     "Client",
     "Context",
@@ -50,6 +53,7 @@ __all__ = [
     "Critique",
     "Endpoint",
     "Evidence",
+    "Exam",
     "FactGraph",
     "Fault",
     "FcjaxError",
@@ -75,11 +79,13 @@ __all__ = [
     "SettingsError",
     "Status",
     "Store",
+    "calibrate",
     "correct",
     "critique",
     "infer",
     "influences",
     "leave_one_out",
+    "load_calibration",
     "most_probable",
     "relate_cases",
     "relate_file",
@@ -111,6 +117,8 @@ _HOMES = {
     "fcjax.critic.relation_stream": ("RelationConfig", "relate_cases"),
     "fcjax.runs.relate_file": ("relate_file",),
     "fcjax.scoring.settings": ("Settings",),
+    "fcjax.evaluation.relation_exam": ("Exam", "calibrate"),
+    "fcjax.stages.calibration": ("Calibration", "load_calibration"),
     "fcjax.stages.pipeline": ("Pipeline",),
     "fcjax.stages.relate": ("RelationModel",),
 }  # fmt: skip

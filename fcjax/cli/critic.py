@@ -26,6 +26,7 @@ from fcjax.io.retrievers.domains import Domains, domain, read_priors
 from fcjax.scoring.settings import Settings
 from fcjax.stages import templates
 from fcjax.stages.atomize import Atomizer
+from fcjax.stages.calibration import load_calibration
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import RelationModel
@@ -83,7 +84,7 @@ def open_critic(
     name = retriever_name(parameters)
     corpus, files = parameters.pop("corpus"), parameters.pop("templates")
     del parameters["retriever"]
-    config = relation_config(parameters, files.get("relate"))
+    config = relation_config(parameters, access.model, files.get("relate"))
     domains = _domains(parameters)
     pipeline = _pipeline(parameters, name, domains, files)
     numbers = {given: parameters.pop(given) for given in ("preset", "encoding", "context_prior", "atom_prior", "k")}
@@ -102,14 +103,29 @@ def open_critic(
     return critic.using(pipeline=replace(critic.pipeline, searches=name != "given"))
 
 
-def relation_config(parameters: dict[str, Any], template: str | None = None) -> RelationConfig:
-    """What `relation_options` describe; their values are taken out of `parameters`."""
-    version, screen, style = (parameters.pop(name) for name in ("version", "screen", "style"))
+def relation_config(parameters: dict[str, Any], name: str, template: str | None = None) -> RelationConfig:
+    """What `relation_options` describe, for the model of this `name`; their values are taken out of `parameters`.
+
+    Raises `SettingsError`, also for the calibration of another model, style or wording, and `InputError`.
+    """
+    version, screen = parameters.pop("version"), parameters.pop("screen")
+    model = relation_model(parameters, name, template)
+    return RelationConfig(version=version, screen=screen, model=model)
+
+
+def relation_model(parameters: dict[str, Any], name: str, template: str | None = None) -> RelationModel:
+    """What `asking_options` and `calibration` describe, as `relation_config` does."""
+    style, file = parameters.pop("style"), parameters.pop("calibration")
     chosen = {name: parameters.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if template is not None:
         chosen[style] = with_words_of(getattr(templates, style.upper()), template)
-    return RelationConfig(version=version, screen=screen, model=RelationModel(style=style, **chosen))
+    model = RelationModel(style=style, **chosen)
+    if file is None:
+        return model
+    calibration = load_calibration(file)
+    calibration.check(name, style, model.template.name)
+    return replace(model, calibration=calibration)
 
 
 def with_words_of(template: Template, file: str) -> Template:

@@ -48,7 +48,7 @@ def run(
 ) -> None:
     """Correct a file and print a summary, or what a run would do."""
     check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
-    also_read = [parameters[name] for name in ("config", "priors", "refiner_config", "refine_template")]
+    also_read = [parameters[name] for name in ("config", "priors", "calibration", "refiner_config", "refine_template")]
     also_read += parameters["templates"].values()
     refuse_corpus(parameters["corpus"], out, cases_out)
     also_read.append(source if source != "-" else None)  # results, where the cases next to them are meant

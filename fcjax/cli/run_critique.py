@@ -57,7 +57,13 @@ def run(
 ) -> None:
     """Critique a file and print a summary, or what a run would send."""
     check_outputs(out, cases_out, dry_run=dry_run, as_json=as_json)
-    also_read = [source, parameters["config"], parameters["priors"], *parameters["templates"].values()]
+    also_read = [
+        source,
+        parameters["config"],
+        parameters["priors"],
+        parameters["calibration"],
+        *parameters["templates"].values(),
+    ]
     refuse_corpus(parameters["corpus"], out, cases_out)
     also_read.append(source if source != "-" else None)  # results, where the cases next to them are meant
     source = cases_of(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -37,9 +37,9 @@ def run(
         raise SettingsError("no output file given; add -o OUT, or use --dry-run to see what a run would send")
     if as_json and out == "-":
         raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
-    also_read = parameters["template"], parameters["config"]
+    also_read = parameters["template"], parameters["config"], parameters["calibration"]
     with open_client(parameters, dry_run=dry_run) as access:
-        config = relation_config(parameters, parameters.pop("template"))
+        config = relation_config(parameters, access.model, parameters.pop("template"))
         store = None if access.store_path is None else str(access.store_path)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
         about |= {"store": store, "settings": _settings(config)}
@@ -75,9 +75,13 @@ def run(
 
 
 def _settings(config: RelationConfig) -> dict[str, Any]:
-    """The settings as JSON; templates by their names."""
-    model = asdict(config.model)
+    """The settings as JSON; templates by their names, a calibration by its digest."""
+    calibration = config.model.calibration
+    model = asdict(replace(config.model, calibration=None))
+    del model["calibration"]
     names = {"pairwise": config.model.pairwise.name, "packed": config.model.packed.name}
+    if calibration is not None:
+        names["calibration"] = calibration.digest
     return {"version": config.version, "screen": config.screen, **model, **names}
 
 

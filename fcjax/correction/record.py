@@ -201,6 +201,7 @@ def _scored_row(one: Round, k: float) -> Row:
     row = completed(one.critique.row, k, "")
     texts = {atom.id: atom.text for atom in one.critique.case.atoms or ()}
     shown = ("id", "p", "lower", "upper", "label", "certain", "status", "duplicate_of")
+    calibration = row["diagnostics"].get("calibration")
     return {
         "response": one.response,
         "status": row["status"],
@@ -210,6 +211,7 @@ def _scored_row(one: Round, k: float) -> Row:
             {"id": atom["id"], "text": texts[atom["id"]], **{key: atom[key] for key in shown[1:] if key in atom}}
             for atom in row["atoms"]
         ],
+        **({} if calibration is None else {"calibration": calibration}),
     }
 
 

@@ -14,13 +14,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from fcjax.core.errors import SettingsError
+from fcjax.core.errors import InputError, SettingsError
 from fcjax.critic.relation_stream import RelationConfig
 from fcjax.evaluation.config_correctors import AnyCorrector, CorrectorConfig
 from fcjax.evaluation.config_file import ArgumentError, Checked, ConfigError, NamedSection, Section, Text, read_config
 from fcjax.evaluation.layout import Cell
 from fcjax.io.files.streams import Source
 from fcjax.scoring.settings import Settings
+from fcjax.stages.calibration import load_calibration
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import RelationModel
@@ -137,6 +138,7 @@ class CriticConfig(Section):
     pack: Checked = None
     votes: Checked = None
     default: Checked = None
+    calibration: Annotated[Path, _existing("a file of `fcjax calibrate`", folders=False)] | None = None
 
     @property
     def settings(self) -> Settings:
@@ -149,7 +151,8 @@ class CriticConfig(Section):
     @property
     def relations(self) -> RelationConfig:
         """How relations are asked for."""
-        model = RelationModel(**self._given("style", "pack", "votes", "default"))
+        calibration = None if self.calibration is None else load_calibration(self.calibration)
+        model = RelationModel(**self._given("style", "pack", "votes", "default"), calibration=calibration)
         return RelationConfig(version=self.version, model=model, screen=self.screen)
 
     def _given(self, *names: str) -> dict[str, Any]:
@@ -161,6 +164,8 @@ class CriticConfig(Section):
             _ = self.relations, self.settings
         except SettingsError as error:
             raise ArgumentError("", error) from error
+        except InputError as error:
+            raise ArgumentError("calibration", SettingsError(str(error))) from error
         return self
 
     def pipeline(self, data: DataSet) -> Pipeline:
@@ -219,6 +224,13 @@ class _File(Section):
         for place, model in (*named, ("critic.model", self.critic.model), ("scores.judge", self.scores.judge)):
             if model is not None and model not in models:
                 raise ConfigError(place, repr(model), f"{', '.join(map(repr, models))}, as in `models`")
+        if (calibration := self.critic.relations.model.calibration) is not None:
+            asked = [one for one in self.models if self.critic.model in (None, one.name)]
+            if other := next((one for one in asked if one.model != calibration.model), None):
+                seen = f"a calibration of {calibration.model!r}, and the critic asks {other.model!r}"
+                raise ConfigError(
+                    "critic.calibration", seen, "a calibration of the critic's model, named in critic.model"
+                )
         if not any(one.corrects for one in self.models) and not all(one.model for one in self.correctors):
             seen = "a list without a model that corrects"
             raise ConfigError("models", seen, "at least one model without `corrects: false`")

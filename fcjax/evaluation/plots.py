@@ -5,13 +5,14 @@ matplotlib (the extra `plots`) is loaded for the first plot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from fcjax.core.errors import OutputError, SettingsError
 from fcjax.evaluation.optional import load
+from fcjax.evaluation.relation_figures import Bin
 from fcjax.evaluation.report import HEADS, GridEntry
 
 SUFFIXES: Final = (".png", ".svg")
@@ -95,12 +96,45 @@ def gains_by_model(entries: Iterable[GridEntry], path: str | Path, measure: str 
                 axes.legend(frameon=False, fontsize="small")
 
 
+def reliability(sets: Mapping[str, Sequence[Bin]], path: str | Path) -> None:
+    """The probability of answers against the share that is right, in bins; one line per set.
+
+    Raises the same errors as `before_after`.
+    """
+    with _figure(path, ["reliability"], 4.4) as panels:
+        axes = panels["reliability"]
+        axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, zorder=0)
+        for i, (name, bins) in enumerate(sets.items()):
+            axes.plot(
+                [one.p for one in bins],
+                [one.right for one in bins],
+                color=_COLOURS[(1 - i) % len(_COLOURS)],
+                marker=_MARKERS[i % len(_MARKERS)],
+                markersize=4,
+                linewidth=1.0,
+                label=_text(name),
+            )
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("probability of the answer")
+        axes.set_ylabel("share that is right")
+        axes.set_aspect("equal")
+        if sets:
+            axes.legend(frameon=False, fontsize="small")
+
+
+def check_plot(path: str | Path) -> None:
+    """Raise `SettingsError` where a plot cannot be saved as `path`: another suffix, or no matplotlib."""
+    if Path(path).suffix not in SUFFIXES:
+        raise SettingsError(f"{path}: plots are saved as {' or '.join(SUFFIXES)}; change the file extension")
+    load("matplotlib", "plots", "a picture")
+
+
 @contextmanager
 def _figure(path: str | Path, panels: Sequence[str], width: float) -> Iterator[dict[str, Any]]:
     """A figure with a panel per name, written to `path` at the end."""
     path = Path(path)
-    if path.suffix not in SUFFIXES:
-        raise SettingsError(f"{path}: plots are saved as {' or '.join(SUFFIXES)}; change the file extension")
+    check_plot(path)
     matplotlib = load("matplotlib", "plots", "a picture")
     figures = load("matplotlib.figure", "plots", "a picture")
     # Text stays text in an SVG, and ids have a fixed salt, so that neither fonts nor random ids change the file.

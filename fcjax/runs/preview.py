@@ -17,7 +17,7 @@ from fcjax.core.errors import Fault, refuse_where_all_lack
 from fcjax.core.prompts import Failure, Prompt
 from fcjax.core.records import Case, Status
 from fcjax.critic.critic import Critic
-from fcjax.critic.relation_stream import questions
+from fcjax.critic.relation_stream import RelationConfig, questions
 from fcjax.io.files import CaseRow, case_to_dict, read_cases
 from fcjax.io.files.digests import digest_of
 from fcjax.io.files.spool import readable_twice
@@ -113,10 +113,20 @@ def settings_of(critic: Critic, choice: Choice | None = None) -> dict[str, Any]:
         "options": None if client is None else described(client.options),
         "retriever": None if retriever is None else retriever.name,
         "stages": {stage: described(how) for stage, how in work.items()},
-        "relate": described(how) if critic.pipeline.may("relate") else None,
+        "relate": _relations(how) if critic.pipeline.may("relate") else None,
         "early_exit": described(critic.pipeline.early_exit),
         "from_stage": choice.from_stage,
     }
+
+
+def _relations(how: RelationConfig) -> dict[str, Any]:
+    """How relations are asked for; a calibration by its digest, and only where there is one."""
+    calibration = how.model.calibration
+    model = described(replace(how.model, calibration=None))
+    del model["calibration"]
+    if calibration is not None:
+        model["calibration"] = calibration.digest
+    return {"version": how.version, "model": model, "screen": described(how.screen)}
 
 
 def planned(pipeline: Pipeline, case: Case) -> tuple[Stage, ...]:

@@ -15,6 +15,7 @@ from fcjax.core.records import Atom, Case, Label, Relation, RelationType, Status
 from fcjax.scoring.collapse import REMEDY, AnswerCounts
 from fcjax.scoring.human_labels import HUMAN
 from fcjax.scoring.measures import AtomCounts, K, case_measures, precision
+from fcjax.stages.traces import related
 
 if TYPE_CHECKING:
     from fcjax.graph.fact_graph import FactGraph
@@ -91,7 +92,7 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
             "precision_worst": precision(worst.supported, worst.n) or 0.0,
             "precision_best": precision(best.supported, best.n) or 0.0,
         }
-    diagnostics = _diagnostics(graph, posterior, len(failures))
+    diagnostics = _diagnostics(case, graph, posterior, len(failures))
     if (answers := AnswerCounts.of(case)).labels:
         diagnostics["answers"] = answers.to_dict()
     if why := answers.collapse:
@@ -243,7 +244,7 @@ def _atom_statuses(
     return statuses
 
 
-def _diagnostics(graph: FactGraph, posterior: Posterior, n_failed_relations: int) -> Row:
+def _diagnostics(case: Case, graph: FactGraph, posterior: Posterior, n_failed_relations: int) -> Row:
     row: Row = {
         "method": posterior.method,
         "width": posterior.width,
@@ -254,6 +255,8 @@ def _diagnostics(graph: FactGraph, posterior: Posterior, n_failed_relations: int
     }
     if posterior.method == "conditioned":
         row |= {"rows": posterior.rows, "gap": finite(posterior.gap), "cutset": posterior.cutset}
+    if isinstance(calibration := (related(case) or {}).get("calibration"), str):
+        row["calibration"] = calibration
     return row
 
 

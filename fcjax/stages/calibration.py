@@ -145,8 +145,8 @@ def spread(label: RelationType, p: float) -> Distribution:
 
 
 def likeliest(q: Distribution, given: RelationType) -> tuple[RelationType, float]:
-    """The label with the largest probability, and that probability; the `given` label on a tie."""
-    best = max(DISTRIBUTED, key=lambda label: (q[DISTRIBUTED.index(label)], label is given))
+    """The label with the largest probability, and that probability; the `given` label on a tie, to rounding."""
+    best = max(DISTRIBUTED, key=lambda label: (round(q[DISTRIBUTED.index(label)], 9), label is given))
     return best, q[DISTRIBUTED.index(best)]
 
 

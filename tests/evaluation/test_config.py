@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from typing import get_args
 
@@ -20,6 +21,8 @@ from fcjax.evaluation.assessors import ASSESSORS
 from fcjax.evaluation.config import Scores, read_plan
 from fcjax.evaluation.config_correctors import CorrectorConfig, GuardsConfig, RefinerConfig
 from fcjax.graph.factors import PRESETS, Encoding
+from fcjax.stages.calibration import Calibration
+from fcjax.stages.relate import RelationModel
 
 BASE = "data: [towns.jsonl]\nmodels: [{model: m%s}]\ncorrectors: [%s]\n%s"
 
@@ -167,3 +170,20 @@ def test_sections_have_the_arguments_of_their_classes():
         assert own == signature(method).parameters.keys() - {"critic", "client", "open_cases"}
     (assessors,) = get_args(Scores.model_fields["assessors"].annotation)
     assert set(get_args(assessors)) == set(ASSESSORS)
+
+
+def test_the_critics_calibration_is_of_its_model_style_and_wording(tmp_path):
+    made = Calibration(model="m", style="pairwise", template=RelationModel().template.name, temperature=2.0)
+    for name, one in (("c", made), ("other", replace(made, model="n")), ("packed", replace(made, style="packed"))):
+        (tmp_path / f"{name}.json").write_text(json.dumps(one.to_dict()))
+    (tmp_path / "bad.json").write_text("{}")
+    assert plan_of(tmp_path, more="critic: {calibration: c.json}").critic.relations.model.calibration == made
+    for key, words in (
+        ("calibration: other.json", "critic.calibration is a calibration of 'n', and the critic asks 'm'"),
+        ("calibration: packed.json", "of style 'packed', and this run uses 'pairwise'"),
+        ("calibration: c.json, style: packed", "of style 'pairwise', and this run uses 'packed'"),
+        ("calibration: bad.json", "temperature is None"),
+        ("calibration: none.json", "critic.calibration is 'none.json'; allowed: a file of `fcjax calibrate`"),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(words)):
+            plan_of(tmp_path, more=f"critic: {{{key}}}")

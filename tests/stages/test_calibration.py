@@ -124,3 +124,4 @@ def test_spread_and_likeliest() -> None:
     assert likeliest((0.2, 0.5, 0.3), RelationType.NEUTRAL) == (RelationType.CONTRADICTION, 0.5)
     for label in DISTRIBUTED:
         assert likeliest((1 / 3, 1 / 3, 1 / 3), label) == (label, 1 / 3)
+        assert likeliest((1 / 3, 1 / 3 + 1e-15, 1 / 3), label)[0] is label  # a tie, but for rounding

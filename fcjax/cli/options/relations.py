@@ -7,21 +7,11 @@ from functools import partial
 import click
 
 from fcjax.cli.command import GRAPH, RELATIONS, option, options
-from fcjax.cli.options.types import COUNT, GRAPH_VERSIONS, Amount
+from fcjax.cli.options.types import COUNT, FILE, GRAPH_VERSIONS, Amount
 
 _relations = partial(option, section=RELATIONS)
 
-relation_options = options(
-    option(
-        "--graph",
-        "version",
-        type=GRAPH_VERSIONS,
-        default="FR2",
-        show_default=True,
-        section=GRAPH,
-        help="Pairs to ask about. FR1: each atom with its own contexts; FR2: each atom with every context; FR3: also "
-        "contexts with each other.",
-    ),
+_style = options(
     _relations(
         "--style",
         type=click.Choice(["pairwise", "packed"]),
@@ -30,13 +20,8 @@ relation_options = options(
         help="pairwise: one prompt per pair; packed: one prompt per context, with several atoms.",
     ),
     _relations("--pack", type=COUNT, metavar="N", help="Maximum atoms per packed prompt. [default: 16]"),
-    _relations(
-        "--screen",
-        type=Amount(0, 1),
-        metavar="T",
-        help="Skip pairs that share less than fraction T of the target's content words; 0.1 is a cautious choice. "
-        "[default: ask about every pair]",
-    ),
+)
+_answers = options(
     _relations(
         "--votes",
         type=click.IntRange(0, 1000),
@@ -50,5 +35,37 @@ relation_options = options(
         help="Probability to assume for a relation without logprobs or votes. [default: 0.9]",
     ),
     _relations("--max-tokens", type=COUNT, metavar="N", help="Maximum tokens per answer. [default: 256]"),
+)
+calibration = _relations(
+    "--calibration",
+    metavar="FILE",
+    type=FILE,
+    help="File of `fcjax calibrate -o` for this model, style and wording, to apply to its probabilities.",
+)
+
+asking_options = options(_style, _answers)
+"""How a relation model is asked; `fcjax.cli.critic.relation_model` reads them."""
+
+relation_options = options(
+    option(
+        "--graph",
+        "version",
+        type=GRAPH_VERSIONS,
+        default="FR2",
+        show_default=True,
+        section=GRAPH,
+        help="Pairs to ask about. FR1: each atom with its own contexts; FR2: each atom with every context; FR3: also "
+        "contexts with each other.",
+    ),
+    _style,
+    _relations(
+        "--screen",
+        type=Amount(0, 1),
+        metavar="T",
+        help="Skip pairs that share less than fraction T of the target's content words; 0.1 is a cautious choice. "
+        "[default: ask about every pair]",
+    ),
+    _answers,
+    calibration,
 )
 """How relations are asked for; `fcjax.cli.critic.relation_config` reads them."""

@@ -1,0 +1,164 @@
+"""How `fcjax calibrate` runs, and what it prints."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+import orjson
+
+from fcjax.cli import shell
+from fcjax.cli.client import ModelAccess, open_client
+from fcjax.cli.critic import relation_model
+from fcjax.cli.summary import client_lines, client_report, dollars
+from fcjax.core.errors import BudgetError, SettingsError
+from fcjax.evaluation.plots import check_plot, reliability
+from fcjax.evaluation.relation_exam import Exam, check_labels, examine, questions_of
+from fcjax.evaluation.relation_pairs import LabelledPairs, read_pairs
+from fcjax.evaluation.reliability import sets_of
+from fcjax.io.files.streams import check_folder, refuse_input, write_lines
+from fcjax.io.own_loop import in_own_loop
+from fcjax.stages.relate import RelationModel
+
+
+def run(
+    ctx: click.Context,
+    *,
+    source: str,
+    out: str | None,
+    limit: int | None,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+    template: str | None,
+    in_use: tuple[float, float, float] | None,
+    plot: str | None,
+    **parameters: Any,
+) -> None:
+    """Examine a relation model, print its figures and write its calibration."""
+    if as_json and out == "-":
+        raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
+    if in_use is not None and out is None:
+        raise SettingsError("--in-use has no effect without an output file; remove it, or add -o FILE")
+    also_read = source, template, parameters["config"], parameters["calibration"]
+    if plot is not None:
+        check_plot(plot)
+    with open_client(parameters, dry_run=dry_run) as access:
+        model = relation_model(parameters, access.model, template)
+        for written in (out, plot):
+            if written is not None:
+                refuse_input(written, access.store_path, *also_read)
+                check_folder(written)
+        pairs = read_pairs(source)
+        if limit is not None:
+            pairs = replace(pairs, pairs=pairs.pairs[:limit])
+        if out is not None:
+            check_labels(pairs)
+        _warn_of_rows(pairs)
+        about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint}
+        about["store"] = None if access.store_path is None else str(access.store_path)
+        if dry_run:
+            _show_estimate(pairs, model, access, about, quiet=quiet, as_json=as_json)
+            return
+        exam = _examined(ctx, pairs, model, access, in_use, bar=not quiet)
+    if plot is not None and exam.raw is not None:
+        reliability({name: figures.bins for name, figures in sets_of(exam).items()}, plot)
+    if out is not None and exam.calibration is not None:
+        write_lines(out, [orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2)], bare=True)
+    stats = access.client.stats
+    if as_json:
+        shell.print_json(about | exam.to_dict() | {"client": client_report(stats)})
+    elif not quiet:
+        from fcjax.cli.display import show  # loads rich
+        from fcjax.cli.display_calibrate import draw_exam
+
+        aside = out == "-"
+        show(draw_exam(exam), stderr=aside)
+        cost = f"{exam.cost.prompt_tokens:,} input and {exam.cost.completion_tokens:,} output tokens"
+        prompts = shell.counted(exam.cost.prompts, "prompt")
+        shell.echo(f"{prompts}, {cost}; cost {dollars(exam.cost.dollars)}", err=aside)
+        shell.echo(client_lines(stats)[0], err=aside)
+        if out not in (None, "-") and (made := exam.calibration):
+            shell.echo(f"calibration {made.digest} of {shell.counted(made.n_pairs, 'pair')} in {out}")
+    for warning in () if quiet else exam.warnings:
+        shell.say(f"warning: {warning}")
+    if out is not None and exam.calibration is None:
+        shell.say(f"error: {out}: not written: the answers allow no calibration")
+        ctx.exit(shell.UNUSABLE)
+    ctx.exit(shell.SOME_FAILED if exam.n_failed or pairs.n_faulty else shell.OK)
+
+
+def _examined(
+    ctx: click.Context,
+    pairs: LabelledPairs,
+    model: RelationModel,
+    access: ModelAccess,
+    in_use: tuple[float, float, float] | None,
+    *,
+    bar: bool,
+) -> Exam:
+    """The examination, with a progress bar, and a message about how to resume where it is stopped."""
+    monitor: Any = None
+    if bar and sys.stderr.isatty():
+        from fcjax.cli.display import Bar  # loads rich
+
+        monitor = Bar(len(pairs.pairs), doing="asking", unit="pairs")
+    done = 0
+
+    def progress(count: int) -> None:
+        nonlocal done
+        done += count
+        if monitor:
+            monitor.advance(by=count)
+
+    def kept() -> str:
+        place = f"all replies are in {access.store_path}; " if access.store_path else ""
+        return f"{shell.counted(done, 'pair')} of {len(pairs.pairs):,} done; {place}{shell.RESUME}"
+
+    async def work() -> Exam:
+        async with access.client as client:
+            return await examine(pairs, client, model, in_use=in_use, window=access.window, progress=progress)
+
+    try:
+        return in_own_loop(work())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; {kept()}") from None
+    except BudgetError as error:
+        shell.say(f"stopped: {error}; {kept()}")
+        ctx.exit(shell.SOME_FAILED)
+    finally:
+        if monitor:
+            monitor.close()
+
+
+def _warn_of_rows(pairs: LabelledPairs) -> None:
+    """Warn of the rows that were left out."""
+    for fault in pairs.faults[: shell.FAULTS_SHOWN]:
+        shell.say(f"warning: {fault}")
+    if pairs.n_faulty:
+        shell.say(f"warning: {shell.counted(pairs.n_faulty, 'row')} skipped")
+
+
+def _show_estimate(
+    pairs: LabelledPairs,
+    model: RelationModel,
+    access: ModelAccess,
+    about: dict[str, Any],
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    prompts = (question.prompt() for question in questions_of(pairs.pairs, model))
+    found = in_own_loop(access.client.estimate(prompts, count_tokens=access.count_tokens))
+    if as_json:
+        counts = {"n_pairs": len(pairs.pairs), "pairs": pairs.to_dict()}
+        shell.print_json(about | counts | {"dry_run": True, **asdict(found), "to_send": found.to_send})
+    elif not quiet:
+        shell.echo(
+            f"{shell.counted(len(pairs.pairs), 'pair')}, {shell.counted(found.prompts, 'prompt')}, "
+            f"{found.stored:,} in the store: {found.to_send:,} to send\n"
+            f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
+            f"cost at most {dollars(found.cost)}"
+        )
