@@ -47,7 +47,7 @@ class Hand:
         self.relations = {(texts[title], quoted(atom)): (label, p) for title, atom, label, p in given["relations"]}
 
     async def send(self, prompt: Prompt) -> Outcome:
-        return self.reply(prompt.messages[0][1])
+        return self.reply([content for role, content in prompt.messages if role == "user"][-1])
 
     def reply(self, question: str) -> Reply:
         """The answer to a question of the stages atomize, revise, relate and refine."""

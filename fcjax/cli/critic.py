@@ -24,7 +24,6 @@ from fcjax.io.files.streams import refuse_input
 from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.domains import Domains, domain, read_priors
 from fcjax.scoring.settings import Settings
-from fcjax.stages import templates
 from fcjax.stages.atomize import Atomizer
 from fcjax.stages.calibration import load_calibration
 from fcjax.stages.pipeline import Pipeline
@@ -34,6 +33,7 @@ from fcjax.stages.retrieve import EvidenceSearch
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
 from fcjax.stages.templates import Template
+from fcjax.stages.wordings import wording
 
 _SHOWN: Final = 5  # documents that could not be read, named in a warning
 
@@ -116,11 +116,12 @@ def relation_config(parameters: dict[str, Any], name: str, template: str | None 
 def relation_model(parameters: dict[str, Any], name: str, template: str | None = None) -> RelationModel:
     """What `asking_options` and `calibration` describe, as `relation_config` does."""
     style, file = parameters.pop("style"), parameters.pop("calibration")
+    words = wording(parameters.pop("wording"))
     chosen = {name: parameters.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if template is not None:
-        chosen[style] = with_words_of(getattr(templates, style.upper()), template)
-    model = RelationModel(style=style, **chosen)
+        words = words._replace(**{style: with_words_of(getattr(words, style), template)})
+    model = RelationModel(style=style, **words._asdict(), **chosen)
     if file is None:
         return model
     calibration = load_calibration(file)

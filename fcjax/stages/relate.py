@@ -21,7 +21,8 @@ from fcjax.graph.selection import Kind, Version, merge, own_contexts
 from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut, is_readable
 from fcjax.stages.calibration import Calibration, likeliest, spread
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, Judged, judged, read_label, read_labels
-from fcjax.stages.templates import PACKED, PAIRWISE, Template, quoted
+from fcjax.stages.templates import Template, quoted
+from fcjax.stages.wordings import PACKED, PAIRWISE, PAIRWISE_1
 
 Style = Literal["pairwise", "packed"]
 
@@ -181,27 +182,32 @@ class Question:
 
     def prompt(self) -> Prompt:
         """The question as a prompt, with the texts quoted so that they cannot act as instructions."""
-        model, premise = self.model, quoted(self.pairs[0].premise)
+        model, premise, template = self.model, quoted(self.pairs[0].premise), self.template
         texts = [quoted(pair.hypothesis) for pair in self.pairs]
         if self.packed:
             claims = "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
-            template, content = model.packed, model.packed.fill(premise=premise, claims=claims, count=str(len(texts)))
+            messages = template.messages(premise=premise, claims=claims, count=str(len(texts)))
         else:
-            template, content = model.pairwise, model.pairwise.fill(premise=premise, hypothesis=texts[0])
+            messages = template.messages(premise=premise, hypothesis=texts[0])
         return Prompt(
-            messages=(("user", content),),
+            messages=messages,
             template=template.name,
             max_tokens=model.max_tokens + (24 * len(texts) if self.packed else 0),
             top_logprobs=model.top_logprobs,
-            answer=self._form() if template in (PAIRWISE, PACKED) else None,
+            answer=self._form(),
         )
 
-    def _form(self) -> AnswerForm:
-        """What the built-in wordings ask to be answered; a custom one may ask for another form."""
-        labels = [str(label) for label in DISTRIBUTED]
-        if self.packed:
-            return AnswerForm.numbered(range(1, len(self.pairs) + 1), labels)
-        return AnswerForm.one_of([f"[{label}]" for label in labels])
+    @property
+    def template(self) -> Template:
+        """The wording that it is asked in."""
+        return self.model.packed if self.packed else self.model.pairwise
+
+    def _form(self) -> AnswerForm | None:
+        """What the wording asks to be answered; None where that is not known, as of a custom one."""
+        labels = self.template.labels
+        if labels is None:
+            return None
+        return AnswerForm.numbered(range(1, len(self.pairs) + 1), labels) if self.packed else AnswerForm.one_of(labels)
 
     def read(self, reply: Reply) -> dict[int, Answer]:
         """The answers in a reply, by the place of their pair, from 0; those that cannot be read are left out."""
@@ -217,14 +223,17 @@ class Question:
 
     def request(self, missing: Sequence[int]) -> str:
         """What is said after an answer that could not be read, or not for the pairs at `missing`."""
-        labels = ", ".join(SPELLINGS)
+        ours = self.template.labels
+        labels = ", ".join(SPELLINGS if ours in (None, PAIRWISE_1.labels) else ours)
         if self.packed:
             numbers = ", ".join(str(i + 1) for i in missing)
             return (
                 f"No label could be read for these numbers: {numbers}. Answer again for them, with one JSON object "
                 f"from each number to its label and nothing else. The labels: {labels}."
             )
-        return f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
+        if ours in (None, PAIRWISE_1.labels):
+            return f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
+        return f"No answer could be read. Answer again, with one of these words and nothing else: {labels}."
 
 
 async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> list[Relation]:

@@ -15,7 +15,7 @@ from fcjax.evaluation.config import read_plan
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.small import read_small, read_toml
 from fcjax.io.retrievers.domains import read_priors
-from fcjax.stages import templates
+from fcjax.stages import wordings
 
 ALIASES = "a: &a [x, x]\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
@@ -111,7 +111,7 @@ def test_pipes_devices_and_folders_are_not_read(tmp_path):
         with pytest.raises(OSError, match="regular file|directory"):
             read_small(path)
         with pytest.raises(InputError, match="cannot be read"):
-            with_words_of(templates.PAIRWISE, str(path))
+            with_words_of(wordings.PAIRWISE, str(path))
         with pytest.raises(SettingsError, match="cannot be read"):
             Endpoint.from_env(config=path, env={})
         with pytest.raises(SettingsError, match="cannot be read"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import json
 import math
@@ -26,7 +27,8 @@ from fcjax.stages.answers import LONGEST_ANSWER
 from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import Agenda, Pair, Question, RelationModel, relate
 from fcjax.stages.screen import Screen
-from fcjax.stages.templates import PACKED, PAIRWISE, quoted
+from fcjax.stages.templates import quoted
+from fcjax.stages.wordings import PACKED, PAIRWISE, WORDINGS, wording
 
 E, C, N = RelationType.ENTAILMENT, RelationType.CONTRADICTION, RelationType.NEUTRAL
 
@@ -147,8 +149,13 @@ def questions(case, version="FR2", **settings):
 
 
 def texts_in(prompt):
-    """The premise and the hypothesis or claims of a prompt, read as a careful reader would: by the tags."""
-    ((role, content),) = prompt.messages
+    """The premise and the hypothesis or claims of a prompt, read as a careful reader would: by the tags.
+
+    They stand in the last message; before it are the instructions and whole turns of worked examples.
+    """
+    (first, *turns, (role, content)) = prompt.messages
+    assert first[0] == "system"
+    assert [role for role, _ in turns] == ["user", "assistant"] * (len(turns) // 2)
     assert role == "user"
     found = re.findall(r"^<(premise|hypothesis|claims)>\n(.*?)\n</\1>$", content, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in found] in (["premise", "hypothesis"], ["premise", "claims"])
@@ -160,7 +167,7 @@ def test_a_pair_is_a_prompt():
     first, *_ = prompts = [question.prompt() for question in questions(case())]
     assert len(prompts) == 4
     assert texts_in(first) == ["left", "one"]
-    assert (first.template, first.temperature, first.top_logprobs, first.sample) == ("relate.pairwise/1", 0.0, 5, 0)
+    assert (first.template, first.temperature, first.top_logprobs, first.sample) == ("relate.pairwise/2", 0.0, 5, 0)
     assert len({prompt.messages for prompt in prompts}) == 4
 
 
@@ -178,13 +185,13 @@ def test_packed_prompts_hold_up_to_the_limit():
     assert [one.packed for one in packs] == [True, True, True, False] * 2
     first = packs[0].prompt()
     assert texts_in(first) == ["left", "1. claim 0\n2. claim 1\n3. claim 2"]
-    assert first.template == "relate.packed/1"
+    assert first.template == "relate.packed/2"
     assert first.max_tokens > packs[3].prompt().max_tokens
 
 
 def test_a_prompt_holds_no_bracketed_label_of_its_own():
     for question in (*questions(case()), *questions(case(), style="packed")):
-        assert "[" not in question.prompt().messages[0][1]
+        assert not any("[" in content for _, content in question.prompt().messages)
 
 
 INJECTIONS = [
@@ -383,9 +390,11 @@ def test_what_cannot_be_read_is_repaired():
     (found,) = run(pair_question(), script)
     assert (found.type, found.status) == (N, Status.OK)
     first, repair = script.prompts
-    assert repair.messages[:1] == first.messages
-    assert [role for role, _ in repair.messages] == ["user", "assistant", "user"]
-    assert repair.messages[1][1] == "This is not an &lt;|end|> entailment."
+    *asked, said, request = repair.messages
+    assert tuple(asked) == first.messages
+    assert said == ("assistant", "This is not an &lt;|end|> entailment.")
+    assert request[0] == "user"
+    assert "with one of these words and nothing else: True, False, Neither." in request[1]
     assert repair.template != first.template
     assert script.rejected == []  # the way to the answer is to be gone again
 
@@ -600,3 +609,34 @@ def test_an_answer_longer_than_any_is_not_read(style):
     assert time.process_time() - began < 5
     assert len(script.prompts) == 3
     assert {relation.status for relation in found} == {Status.RELATION_FAILED}
+
+
+def test_the_first_wording_asks_as_it_did():
+    """Replies to it are found again: a wording is never changed, only followed by another."""
+    first = WORDINGS["1"]
+    digests = {}
+    for style in ("pairwise", "packed"):
+        (question,) = questions(case(("one",), ("left",)), style=style, **first._asdict())
+        again = question.request([0])
+        digests[style] = hashlib.sha256(repr((question.prompt().messages, again)).encode()).hexdigest()[:12]
+    assert digests == {"pairwise": "01163f98d6ef", "packed": "4f40c036448b"}
+
+
+@pytest.mark.parametrize("version", WORDINGS)
+@pytest.mark.parametrize("style", ["pairwise", "packed"])
+def test_every_wording_can_be_answered_in_its_own_words(version, style):
+    """Its labels are read as entailment, contradiction and neutral; so are those of its worked examples."""
+    template = getattr(WORDINGS[version], style)
+    for word, label in zip(template.labels, (E, C, N), strict=True):
+        (found,) = run(pair_question(**WORDINGS[version]._asdict()), Script(word))
+        assert found.type is label
+    for example in template.examples:
+        if style == "packed":
+            answers = json.loads(example.answer)
+            claims = dict(example.texts)["claims"].splitlines()
+            assert [claim.partition(". ")[0] for claim in claims] == list(answers)
+            assert set(answers.values()) <= set(template.labels)
+        else:
+            assert example.answer in template.labels
+    with pytest.raises(SettingsError, match="wording is '3'"):
+        wording("3")

@@ -63,6 +63,12 @@ class Weather:
             yield draw.choices(kinds, [*shares, 1 - sum(shares)])[0]
 
 
+def without_examples(messages: Messages) -> Messages:
+    """The question and what follows it: of several that quote a premise, the last one is meant."""
+    quoting = [i for i, one in enumerate(messages) if one["role"] == "user" and "<premise>" in one["content"]]
+    return messages[quoting[-1] :] if quoting else messages
+
+
 class ScriptedServer:
     """`POST /v1/chat/completions` and `GET /v1/models` on a free port of 127.0.0.1.
 
@@ -185,7 +191,7 @@ class ScriptedServer:
                 return reply(status, {}, content)
         if self.delay:
             await asyncio.sleep(self.delay * random.uniform(1 - self.spread, 1 + self.spread))
-        answer = self.answer(body["messages"])
+        answer = self.answer(without_examples(body["messages"]))
         self.answered[question] += 1
         if isinstance(answer, str):
             answer = {"text": answer}

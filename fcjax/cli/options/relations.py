@@ -34,6 +34,13 @@ _answers = options(
         metavar="P",
         help="Probability to assume for a relation without logprobs or votes. [default: 0.9]",
     ),
+    _relations(
+        "--wording",
+        type=click.Choice(["1", "2"]),
+        default="2",
+        show_default=True,
+        help="Version of the question; 1 is the one of stores made before 2 was chosen.",
+    ),
     _relations("--max-tokens", type=COUNT, metavar="N", help="Maximum tokens per answer. [default: 256]"),
 )
 calibration = _relations(

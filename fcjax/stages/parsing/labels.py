@@ -22,13 +22,13 @@ from fcjax.stages.parsing.numbered import NumberedText, numbered_lines, numbered
 SPELLINGS: Final = {
     RelationType.ENTAILMENT: (
         *("entailments", "entailment", "entails", "entailed", "entailing", "entail"),
-        *("supports", "supported", "supporting", "support"),
+        *("supports", "supported", "supporting", "support", "true"),
     ),
     RelationType.CONTRADICTION: (
         *("contradictions", "contradiction", "contradicts", "contradicted", "contradicting", "contradictory"),
-        *("contradict", "conflicts", "conflict", "refutes", "refuted", "refute"),
+        *("contradict", "conflicts", "conflict", "refutes", "refuted", "refute", "false"),
     ),
-    RelationType.NEUTRAL: ("neutral", "neither", "unrelated", "undetermined"),
+    RelationType.NEUTRAL: ("neutral", "neither", "unrelated", "undetermined", "unknown"),
 }
 """The labels of the relation model, and the words that are read as each."""
 
