@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from fcjax.core.errors import counted
 from fcjax.core.records import DISTRIBUTED
 from fcjax.evaluation.relation_figures import Bin, Figures
+from fcjax.evaluation.relation_pairs import LabelledPairs
+from fcjax.stages.calibration import Calibration
 
-if TYPE_CHECKING:
-    from fcjax.evaluation.relation_exam import Exam
+
+class Exam(Protocol):
+    """What is shown of an examination (see `relation_exam.Exam`)."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def template(self) -> str: ...
+    @property
+    def pairs(self) -> LabelledPairs: ...
+    @property
+    def n_failed(self) -> int: ...
+    @property
+    def raw(self) -> Figures | None: ...
+    @property
+    def calibrated(self) -> Figures | None: ...
+    @property
+    def given(self) -> Figures | None: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
 
 TITLES: Final = {"accuracy": "accuracy", "macro_f1": "macro-F1", "log_loss": "log loss", "ece": "calibration error"}
 """The main numbers of `Figures`, with their titles."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import time
@@ -206,10 +207,10 @@ async def _judgement(client: Client, model: RelationModel) -> Check:
 
 def accuracy_interval(right: int, count: int) -> tuple[float, float]:
     """Wilson's (1927) interval of 95 % for the share of which `right` of `count` are a sample."""
-    from scipy.stats import binomtest  # which takes a second to load
-
-    found = binomtest(right, count).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
+    share, z = right / count, 1.959963984540054
+    middle = share + z**2 / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return max((middle - half) / (1 + z**2 / count), 0.0), min((middle + half) / (1 + z**2 / count), 1.0)
 
 
 def _packed(question: Question, reply: Reply | Failure) -> Check:

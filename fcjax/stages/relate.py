@@ -205,7 +205,7 @@ class Question:
     def _form(self) -> AnswerForm | None:
         """What the wording asks to be answered; None where that is not known, as of a custom one."""
         labels = self.template.labels
-        if labels is None:
+        if labels is None or self.template.explains:
             return None
         return AnswerForm.numbered(range(1, len(self.pairs) + 1), labels) if self.packed else AnswerForm.one_of(labels)
 

@@ -31,6 +31,7 @@ class Template:
 
     `examples` are texts for the placeholders with the answer to each; they come first, as turns of the conversation.
     `labels` are the words that the wording asks for, where it asks for labels: of entailment, contradiction, neutral.
+    Where it `explains`, a sentence comes before the label.
     """
 
     name: str  # with its version, as in relate.pairwise/1
@@ -38,6 +39,7 @@ class Template:
     system: str | None = None
     examples: tuple[Example, ...] = ()
     labels: tuple[str, str, str] | None = None
+    explains: bool = False
 
     @property
     def places(self) -> set[str]:

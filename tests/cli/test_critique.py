@@ -125,7 +125,7 @@ def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
     assert document["endpoint"] == server.url
     assert document["cases"] == str(tmp_path / "out.cases.jsonl")
     assert document["settings"]["relate"]["version"] == "FR2"
-    assert document["settings"]["relate"]["model"]["packed"] == "relate.packed/1"
+    assert document["settings"]["relate"]["model"]["packed"] == "relate.packed/2"
     assert document["settings"]["retriever"].startswith("local:")
     assert document["settings"]["stages"]["query"]["template"] == "query/1"
     assert document["settings"]["scoring"]["encoding"] == "implication"

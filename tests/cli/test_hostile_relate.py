@@ -106,7 +106,7 @@ def spoil(store, changes):
     """Change the row of each pair: those of atom i as the i-th of `changes` says."""
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         rows = {
-            unpack(asked)["messages"][0][1].split("</hypothesis>")[0].split()[-1]: number
+            unpack(asked)["messages"][-1][1].split("</hypothesis>")[0].split()[-1]: number
             for number, asked in connection.execute("SELECT id, asked FROM entries").fetchall()
         }
         assert len(rows) == len(changes) + 1

@@ -70,7 +70,7 @@ def test_json_names_what_was_done_and_no_secret(run, source, tmp_path, server):
     document = json.loads(done.stdout)
     assert document["endpoint"] == server.url
     assert document["settings"].items() >= {"style": "packed", "pack": 2, "version": "FR3", "votes": 0}.items()
-    assert document["settings"]["packed"] == "relate.packed/1"
+    assert document["settings"]["packed"] == "relate.packed/2"
     assert (document["n_pairs"], document["client"]["sent"]) == (5 * 4 + 5 * 2, 5 * 2 + 5 * 2)
     kept = (tmp_path / "store.sqlite").read_bytes() + (tmp_path / "out.jsonl").read_bytes()
     assert KEY.encode() not in done.stdout + done.stderr + kept

@@ -739,7 +739,8 @@ def test_lost_and_unknown_statements_count_together(replies, known):
         return Critique(given, {"atoms": [{"id": atom.id, "label": "supported"} for atom in atoms]}, Feedback())
 
     async def ask(prompt):
-        claims = sections(prompt.messages[-1][1] if len(prompt.messages) == 1 else prompt.messages[0][1])["claims"]
+        asked = [content for role, content in prompt.messages if role == "user" and "<claims>" in content]
+        claims = sections(asked[-1])["claims"]
         numbers = {
             line.partition(". ")[0]: reply
             for name, reply in zip(names[1:], replies, strict=True)

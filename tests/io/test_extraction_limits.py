@@ -237,7 +237,7 @@ def nested_forms(levels, *, copies=10):
 
 WITHOUT_END = {
     "10^6 attributes": (HTML, b"<html><body><p " + b" ".join(b"a%d=b" % i for i in range(1_000_000)) + b">hello</p>"),
-    "10^8 forms": (PDF, nested_forms(8)),
+    "10^9 forms": (PDF, nested_forms(9)),
 }
 
 

@@ -48,7 +48,7 @@ def texts(case):
 
 def test_facts_are_asked_for_as_a_list():
     with ScriptedServer(lambda messages: FACTS[0], enforces=["response_format"]) as server:
-        found = run(Atomizer(), CASE, server)
+        found = run(Atomizer(rest=None), CASE, server)
     assert (found.status, texts(found)) == (Status.OK, FACTS[:1])
     assert schemas(server) == [
         {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string", "enum": ["REFUSED"]}]}
@@ -96,7 +96,7 @@ def test_a_list_that_is_cut_off_is_asked_for_again():
         return json.dumps(FACTS)
 
     with ScriptedServer(answer, enforces=["response_format"]) as server:
-        found = run(Atomizer(), CASE, server)
+        found = run(Atomizer(rest=None), CASE, server)
     assert found.status is Status.OK
     assert texts(found) == FACTS[:1]  # the part is too short to be divided: its complete facts are kept
     assert found.extra["stages"]["atomize"]["cut"] == 1
