@@ -51,7 +51,7 @@ class Hand:
 
     def reply(self, question: str) -> Reply:
         """The answer to a question of the stages atomize, revise, relate and refine."""
-        if "<premise>" in question:
+        if question.startswith("Passage: "):
             return self._relation(question)
         if "<false_statements>" in question:
             (revised,) = (text for response, text in self._corrections.items() if response in question)
@@ -75,7 +75,7 @@ class Hand:
             (
                 told
                 for (premise, atom), told in self.relations.items()
-                if f"\n{premise}\n" in question and f"\n{atom}\n" in question
+                if question == f"Passage: {premise}\nClaim: {atom}"
             ),
             ("neutral", self._neutral),
         )

@@ -21,6 +21,7 @@ from fcjax.runs.checkpoint import Checkpoint
 from fcjax.runs.file_run import Finished, begin_run, cases_file
 from fcjax.runs.observer import RunObserver
 from fcjax.runs.preview import Choice, preview
+from fcjax.scoring.collapse import AnswerCounts
 from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import Fingerprints, completed
 from fcjax.scoring.summary import Summary
@@ -101,6 +102,7 @@ def critique_file(
     """
     choice = choice or Choice()
     report = CritiqueReport(Summary())
+    answers = AnswerCounts()  # in all cases
     with begin_run(
         source,
         out,
@@ -119,6 +121,7 @@ def critique_file(
         def finish(place: int, critique: Critique) -> Finished:
             checkpoint.forget(place)
             report.add(critique)
+            answers.add(AnswerCounts.of(critique.case))
             run.observer.case(critique, kept=False)
             record = case_to_dict(critique.case)
             line = orjson.dumps(record)
@@ -134,7 +137,7 @@ def critique_file(
         report.summary = Summary(k)
 
         def complete(row: Row, digest: bytes) -> Row:
-            row = completed(row, k, prints.of(digest))
+            row = completed(row, k, prints.of(digest), answers.collapse)
             report.summary.add(row)
             return row
 

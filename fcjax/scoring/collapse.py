@@ -1,86 +1,116 @@
 """Relation models that always say the same: answers that pile up on one label beyond what the texts explain (SPEC 9).
 
-Measured on people's stances (Factcheck-GPT): of the pairs whose passage has less than a fifth of the claim's content
-words, hardly any is judged to support or to contradict the claim, and contradictions are one stance in eight. The
-bounds below leave room for several times that, so that a model that reads is not suspected.
+Counted are claims, not pairs: what a model says of one claim by many passages is one thing that it says. Measured on
+people's stances (Factcheck-GPT, claims of four content words or more with their own passages): where a passage has less
+than a fifth of the claim's content words, 13 of 122 pairs are judged to support or contradict it; where it has nine in
+ten, 3 of 61 are neutral; and one stance in nine is a contradiction. The bounds below leave room for several times that.
+A model that says entailment of whatever has a claim's words cannot be told from one that reads.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from fcjax.core.records import Case, Relation, RelationType
 from fcjax.core.word_overlap import shared
-from fcjax.core.words import content_words
+from fcjax.core.words import content_words, words
 
 UNRELATED: Final = 0.2
 """Share of a claim's content words in a passage, below which the two are hardly about the same."""
-MOST_OF_UNRELATED: Final = 0.3
-"""Share of unrelated pairs that texts may explain to be judged other than neutral, at most."""
-MOST_CONTRADICTIONS: Final = 0.6
-"""Share of all answers that texts may explain to be contradictions, at most."""
+ALIKE: Final = 0.9
+"""The same, above which the passage speaks of the claim."""
+WORDS: Final = 4
+"""Content words that a claim has at least, for the passage to be said to speak of it."""
 LEVEL: Final = 1e-3
-"""Probability, under these shares, below which a pile is called a collapse."""
+"""Probability, if texts explained as much as they may, below which a pile is called a collapse."""
+
+
+class Pile(NamedTuple):
+    """A kind of answer that may pile up: the share of claims that texts may explain, at most, and what is said."""
+
+    most: float
+    words: str
+
+
+PILES: Final = {
+    "contradicted": Pile(0.6, "{count} of {n} claims are contradicted by most of their passages"),
+    "unrelated": Pile(
+        0.3, "of {count} of {n} claims, passages with next to none of their words are said to judge them"
+    ),
+    "alike": Pile(0.5, "of {count} of {n} claims, passages with all their words are said to leave them open"),
+}
 
 
 @dataclass(slots=True)
 class AnswerCounts:
-    """How often a relation model gave each answer; `unrelated` are the pairs with few words in common."""
+    """How often a relation model gave each answer; and by the keys of `PILES`, of how many claims that could be told,
+    and of how many it was so."""
 
-    labels: Counter[str]
-    unrelated: int = 0
-    judged_unrelated: int = 0  # of these, the ones that are not neutral
+    labels: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+    piled: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, case: Case) -> AnswerCounts:
         """The answers of a model in a case, about contexts and atoms; relations that came with the case are nobody's
         answers, and have no `method`."""
-        counts = cls(Counter())
+        counts = cls()
         answers = [one for one in case.relations or () if one.method and not one.status.failed]
         if not answers:
             return counts
         atoms = {atom.id: atom.text for atom in case.atoms or ()}
-        contexts = {context.id: content_words(context.evidence) for context in case.contexts or ()}
+        contexts = {context.id: context.evidence for context in case.contexts or ()}
+        content = {id: content_words(text) for id, text in contexts.items()}
+        small = {id: _small_words(text) for id, text in contexts.items()}
+        said: defaultdict[str, defaultdict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
         for relation, atom, context in _pairs(answers, atoms, contexts):
             counts.labels[str(relation.type)] += 1
-            if shared(atom, context) < UNRELATED:
-                counts.unrelated += 1
-                counts.judged_unrelated += relation.type is not RelationType.NEUTRAL
+            own = content_words(atoms[atom])
+            overlap = shared(atoms[atom], content[context])
+            neutral = relation.type is RelationType.NEUTRAL
+            said[atom]["contradicted"].append(relation.type is RelationType.CONTRADICTION)
+            if overlap < UNRELATED and len(_small_words(atoms[atom]) & small[context]) > 1:
+                said[atom]["unrelated"].append(not neutral)
+            elif overlap >= ALIKE and len(own) >= WORDS:
+                said[atom]["alike"].append(neutral)
+        for piles in said.values():
+            for name, those in piles.items():
+                counts.asked[name] += 1
+                counts.piled[name] += 2 * sum(those) > len(those)
         return counts
 
-    def __iadd__(self, other: AnswerCounts) -> AnswerCounts:
+    def add(self, other: AnswerCounts) -> None:
+        """Add the answers of another case."""
         self.labels += other.labels
-        self.unrelated += other.unrelated
-        self.judged_unrelated += other.judged_unrelated
-        return self
+        self.asked += other.asked
+        self.piled += other.piled
 
     @property
     def collapse(self) -> str | None:
         """What piles up, in words; None where the texts may explain the answers."""
-        n, contradictions = self.labels.total(), self.labels[RelationType.CONTRADICTION]
-        if _tail(contradictions, n, MOST_CONTRADICTIONS) < LEVEL:
-            return f"{contradictions} of {n} answers are contradictions"
-        if _tail(self.judged_unrelated, self.unrelated, MOST_OF_UNRELATED) < LEVEL:
-            return (
-                f"{self.judged_unrelated} of {self.unrelated} passages with next to no words of a claim are said to "
-                "support or contradict it"
-            )
+        for name, pile in PILES.items():
+            n, count = self.asked[name], self.piled[name]
+            if _tail(count, n, pile.most) < LEVEL:
+                return pile.words.format(count=count, n=n)
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts as JSON."""
+        """The counts as JSON: of each answer, and for each pile [claims of which it is so, claims]."""
         labels = {str(label): self.labels[label] for label in RelationType if self.labels[label]}
-        return {**labels, "unrelated": self.unrelated, "judged_unrelated": self.judged_unrelated}
+        return {**labels, **{name: [self.piled[name], self.asked[name]] for name in PILES if self.asked[name]}}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> AnswerCounts:
         """The counts of a row's diagnostics."""
-        labels = {str(label): data[label] for label in RelationType if label in data}
-        return cls(Counter(labels), data["unrelated"], data["judged_unrelated"])
+        counts = cls(Counter({str(label): data[label] for label in RelationType if label in data}))
+        for name in PILES:
+            if name in data:
+                counts.piled[name], counts.asked[name] = data[name]
+        return counts
 
 
 REMEDY: Final = (
@@ -89,14 +119,19 @@ REMEDY: Final = (
 )
 
 
+def _small_words(text: str) -> frozenset[str]:
+    """The short words of a text: two texts that share several of them are in one language."""
+    return frozenset(word for word in words(text) if len(word) <= 3 and word.isalpha())
+
+
 def _pairs(
-    relations: Iterable[Relation], atoms: dict[str, str], contexts: dict[str, frozenset[str]]
-) -> Iterable[tuple[Relation, str, frozenset[str]]]:
-    """The relations between an atom and a context, with the atom's text and the context's words."""
+    relations: Iterable[Relation], atoms: dict[str, str], contexts: dict[str, str]
+) -> Iterable[tuple[Relation, str, str]]:
+    """The relations between an atom and a context, with the ids of both."""
     for relation in relations:
         for atom, context in ((relation.target, relation.source), (relation.source, relation.target)):
             if atom in atoms and context in contexts:
-                yield relation, atoms[atom], contexts[context]
+                yield relation, atom, context
                 break
 
 

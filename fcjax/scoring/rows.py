@@ -95,11 +95,14 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
     diagnostics = _diagnostics(case, graph, posterior, len(failures))
     if (answers := AnswerCounts.of(case)).labels:
         diagnostics["answers"] = answers.to_dict()
-    if why := answers.collapse:
-        diagnostics["collapse"] = f"{why}; {REMEDY}"
-        for row in rows:
-            row["certain"] = None if row["certain"] is None else False
-    return _row(case.id, status, reason, rows, measures, diagnostics, fingerprint)
+    made = _row(case.id, status, reason, rows, measures, diagnostics, fingerprint)
+    return uncertain(made, why) if (why := answers.collapse) else made
+
+
+def uncertain(row: Row, why: str) -> Row:
+    """The row without certain labels, since a relation model's answers collapse: `why` says how."""
+    atoms = [{**atom, "certain": None if atom["certain"] is None else False} for atom in row["atoms"]]
+    return {**row, "atoms": atoms, "diagnostics": {**row["diagnostics"], "collapse": f"{why}; {REMEDY}"}}
 
 
 def model_answer(graph: FactGraph, posterior: Posterior) -> Row:

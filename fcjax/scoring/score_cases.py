@@ -14,7 +14,7 @@ from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import Atom, Case, Status
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.scoring.measures import K, f1_at_k, k_of, recall_at_k
-from fcjax.scoring.rows import DIGITS, RESULTS_VERSION, Row, case_row, unscored_row
+from fcjax.scoring.rows import DIGITS, RESULTS_VERSION, Row, case_row, uncertain, unscored_row
 from fcjax.scoring.settings import Settings
 from fcjax.stages.coverage import case_coverage
 
@@ -164,8 +164,11 @@ def _with(row: Row, key: str, value: Any) -> Row:
     return {**without, key: value, "fingerprint": row["fingerprint"]}
 
 
-def completed(row: Row, k: K, fingerprint: str) -> Row:
-    """The row with its fingerprint, and with what depends on all rows of its file: K, R@K and F1@K."""
+def completed(row: Row, k: K, fingerprint: str, collapse: str | None = None) -> Row:
+    """The row with its fingerprint, and with what depends on all rows of its file: K, R@K and F1@K, and whether the
+    answers of the relation model `collapse` (see there), so that no label is certain."""
+    if collapse and "answers" in row["diagnostics"]:
+        row = uncertain(row, collapse)
     measures = row["measures"]
     if measures is not None:
         n, supported = measures["n_atoms"], measures["n_supported"]

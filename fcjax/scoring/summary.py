@@ -69,7 +69,7 @@ class Summary:
     def __init__(self, k: K = 1) -> None:
         self.k = k
         self.statuses: Counter[str] = Counter()
-        self.answers = AnswerCounts(Counter())  # of relation models
+        self.answers = AnswerCounts()  # of relation models
         self.n_collapsed = 0  # cases whose own answers pile up on one label
         self._columns = array("d")
         self._shares = 0.0  # of the words that claim something, summed over the rows that have one
@@ -96,7 +96,7 @@ class Summary:
         """Add a result row."""
         self.statuses[row["status"]] += 1
         if answers := row["diagnostics"].get("answers"):
-            self.answers += AnswerCounts.from_dict(answers)
+            self.answers.add(AnswerCounts.from_dict(answers))
             self.n_collapsed += "collapse" in row["diagnostics"]
         self._columns.extend(_columns(row, self.k))
         found = row.get("coverage")

@@ -130,14 +130,7 @@ _WORKED = (
 
 PAIRWISE_2: Final = Template(
     "relate.pairwise/2",
-    """\
-<premise>
-$premise
-</premise>
-
-<hypothesis>
-$hypothesis
-</hypothesis>""",
+    "Passage: $premise\nClaim: $hypothesis",  # each on one line (see `quoted`); tags round them cost accuracy
     system=_SYSTEM,
     explains=True,
     examples=tuple(

@@ -411,7 +411,7 @@ def test_models_that_evaluate_and_models_that_rewrite(server, tmp_path):
     assert [path.name for path in (tmp_path / "out/data/towns").iterdir()] == ["small"]
     by_model = {body["model"] for body in server.bodies if "<false_statements>" in body["messages"][0]["content"]}
     assert by_model == {"s", "l"}
-    related = {body["model"] for body in list(server.bodies)[-40:] if "<premise>" in body["messages"][0]["content"]}
+    related = {body["model"] for body in list(server.bodies)[-40:] if "Passage: " in body["messages"][-1]["content"]}
     assert related <= {"s"}
 
 

@@ -12,21 +12,25 @@ from fcjax.core.records import Case, RelationType
 from fcjax.io.files import parse_case
 from fcjax.scoring.collapse import AnswerCounts, _tail
 from fcjax.scoring.rows import Row, case_row
+from fcjax.scoring.score_cases import completed
 from fcjax.scoring.summary import Summary
 
 E, C, N = "entailment", "contradiction", "neutral"
+ORCHESTRA = "In the hall, an orchestra played a symphony"
 
 
-def case(answers: list[str], *, alike: bool = True, method: str | None = "logprobs") -> Case:
+def case(
+    answers: list[str], *, alike: bool = True, method: str | None = "logprobs", context: str | None = None
+) -> Case:
     """One atom for each answer about it, by one context that has all of its words, or none of them."""
-    words = [f"tower{i} stands in village{i}" for i in range(len(answers))]
-    context = " ".join(words) if alike else "An orchestra played a symphony"
-    atoms = [{"id": f"a{i}", "text": f"The {text}.", "contexts": ["c"]} for i, text in enumerate(words)]
+    claims = [f"tower{i} stands over village{i} in the valley{i}" for i in range(len(answers))]
+    text = context or (". ".join(claims) if alike else ORCHESTRA)
+    atoms = [{"id": f"a{i}", "text": f"The {claim}.", "contexts": ["c"]} for i, claim in enumerate(claims)]
     relations = [
         {"source": "c", "target": f"a{i}", "type": type, "probability": 0.9, **({"method": method} if method else {})}
         for i, type in enumerate(answers)
     ]
-    data = {"id": "x", "atoms": atoms, "contexts": [{"id": "c", "text": context}], "relations": relations}
+    data = {"id": "x", "atoms": atoms, "contexts": [{"id": "c", "text": text}], "relations": relations}
     return parse_case(data)
 
 
@@ -47,10 +51,11 @@ def test_the_tail_is_the_binomial_one(n: int, p: float) -> None:
 @pytest.mark.parametrize(
     ("answers", "alike", "words"),
     [
-        ([C] * 30, True, "30 of 30 answers are contradictions"),
-        ([C] * 28 + [E, N], True, "28 of 30 answers are contradictions"),
-        ([E] * 12, False, "12 of 12 passages with next to no words of a claim"),
-        ([C] * 6 + [E] * 6, False, "12 of 12 passages with next to no words of a claim"),
+        ([C] * 30, True, "30 of 30 claims are contradicted"),
+        ([C] * 28 + [E, N], True, "28 of 30 claims are contradicted"),
+        ([E] * 12, False, "of 12 of 12 claims, passages with next to none of their words"),
+        ([C] * 6 + [E] * 6, False, "of 12 of 12 claims, passages with next to none of their words"),
+        ([N] * 12, True, "of 12 of 12 claims, passages with all their words are said to leave them open"),
     ],
 )
 def test_a_pile_is_told_and_no_label_is_certain(answers: list[str], alike: bool, words: str) -> None:
@@ -80,6 +85,21 @@ def test_answers_that_texts_explain_are_no_pile(answers: list[str], alike: bool)
     assert all(atom["certain"] for atom in judged)
 
 
+def test_one_claim_that_many_passages_contradict_is_no_pile() -> None:
+    contexts = [{"id": f"c{i}", "text": f"The Eiffel Tower in Paris, picture {i}"} for i in range(40)]
+    relations = [
+        {"source": f"c{i}", "target": "a", "type": C, "probability": 0.9, "method": "logprobs"} for i in range(40)
+    ]
+    atoms = [{"id": "a", "text": "The Eiffel Tower is in Berlin."}]
+    found = row(parse_case({"id": "x", "atoms": atoms, "contexts": contexts, "relations": relations}))
+    assert "collapse" not in found["diagnostics"]
+
+
+def test_passages_in_another_language_are_not_unrelated() -> None:
+    german = "Der Turm steht in der Stadt und ist hoch"
+    assert "collapse" not in row(case([E] * 12, context=german))["diagnostics"]
+
+
 def test_relations_that_came_with_the_case_are_nobodys_answers() -> None:
     found = row(case([C] * 30, method=None))
     assert "answers" not in found["diagnostics"]
@@ -95,15 +115,24 @@ def test_the_summary_pools_cases_that_are_too_small_alone() -> None:
     said: dict[str, Any] = summary.to_dict()["answers"]
     assert said[C] == 40
     assert said["n_collapsed"] == 0
-    assert "40 of 40 answers are contradictions" in said["warning"]
+    assert "40 of 40 claims are contradicted" in said["warning"]
     healthy = Summary()
     healthy.add(row(case([E] * 30)))
     assert healthy.to_dict()["answers"]["warning"] is None
-    healthy.add(row(case([C] * 10)))
-    assert healthy.to_dict()["answers"]["n_collapsed"] == 0
+
+
+def test_a_row_of_a_collapsed_run_has_no_certain_label() -> None:
+    small = row(case([C] * 5))
+    assert {atom["certain"] for atom in small["atoms"]} == {True}
+    whole = completed(small, 1, "f", "40 of 40 claims are contradicted by most of their passages")
+    assert {atom["certain"] for atom in whole["atoms"]} == {False}
+    assert "fcjax calibrate" in whole["diagnostics"]["collapse"]
+    given = row(case([C] * 5, method=None))
+    assert completed(given, 1, "f", "40 of 40")["atoms"] == given["atoms"]  # it has no answers of a model
 
 
 def test_counts_are_read_back_from_a_row() -> None:
     counts = AnswerCounts.of(case([E, C, N, N], alike=False))
     assert AnswerCounts.from_dict(counts.to_dict()) == counts
     assert counts.labels == {RelationType.ENTAILMENT: 1, C: 1, N: 2}
+    assert counts.to_dict()["unrelated"] == [2, 4]

@@ -150,7 +150,7 @@ def questions(case, version="FR2", **settings):
 
 
 def texts_in(prompt):
-    """The premise and the hypothesis or claims of a prompt, read as a careful reader would: by the tags.
+    """The premise and the hypothesis or claims of a prompt, read as a careful reader would: by lines and tags.
 
     They stand in the last message; before it are the instructions and whole turns of worked examples.
     """
@@ -158,6 +158,8 @@ def texts_in(prompt):
     assert first[0] == "system"
     assert [role for role, _ in turns] == ["user", "assistant"] * (len(turns) // 2)
     assert role == "user"
+    if texts := re.fullmatch(r"Passage: (.*)\nClaim: (.*)", content):
+        return list(texts.groups())
     found = re.findall(r"^<(premise|hypothesis|claims)>\n(.*?)\n</\1>$", content, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in found] in (["premise", "hypothesis"], ["premise", "claims"])
     assert len(re.findall(r"</?(?:premise|hypothesis|claims)>", content)) == 4

@@ -64,9 +64,21 @@ class Weather:
 
 
 def without_examples(messages: Messages) -> Messages:
-    """The question and what follows it: of several that quote a premise, the last one is meant."""
-    quoting = [i for i, one in enumerate(messages) if one["role"] == "user" and "<premise>" in one["content"]]
-    return messages[quoting[-1] :] if quoting else messages
+    """The question and what follows it: of several that quote a premise, the last one is meant. Its texts are put
+    between tags, as they are in the other wordings."""
+    asked = [i for i, one in enumerate(messages) if one["role"] == "user" and _QUOTING.match(one["content"])]
+    if not asked:
+        return messages
+    question, *rest = messages[asked[-1] :]
+    if texts := _PASSAGE.fullmatch(question["content"]):
+        premise, claim = texts.groups()
+        content = f"<premise>\n{premise}\n</premise>\n\n<hypothesis>\n{claim}\n</hypothesis>"
+        question = {"role": "user", "content": content}
+    return [question, *rest]
+
+
+_QUOTING = re.compile(r"Passage: |.*<premise>", re.DOTALL)
+_PASSAGE = re.compile(r"Passage: (.*)\nClaim: (.*)")
 
 
 class ScriptedServer:
