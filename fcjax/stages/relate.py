@@ -283,7 +283,7 @@ def _relation(pair: Pair, answer: Answer, votes: list[RelationType], model: Rela
         entailment, contradiction, neutral = (_laplace(counts, one) for one in DISTRIBUTED)
         q = entailment, contradiction, neutral
     if calibration is not None:
-        q = calibration.apply(spread(label, p) if q is None else q)
+        q = calibration.apply(spread(label, max(p, 1 / len(DISTRIBUTED))) if q is None else q)
     if q is not None:
         label, p = likeliest(q, label)
     return Relation(source=pair.source, target=pair.target, type=label, probability=p, method=method, distribution=q)

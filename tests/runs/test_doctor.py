@@ -245,3 +245,15 @@ def test_the_command_fails_where_something_will_not_work():
     done = fcjax("doctor", "--base-url", server.url)
     assert done.returncode == UNUSABLE
     assert "no model given" in done.stderr.decode()
+
+
+def test_answers_that_cannot_be_read_are_not_right():
+    """Five of thirty are read, and right: that is no better than chance."""
+    few = {f"\n{probe.hypothesis}\n" for probe in PROBE_PAIRS[:5]}
+    with ScriptedServer(
+        lambda messages: knows(messages) if any(text in messages[0]["content"] for text in few) else "well, well"
+    ) as server:
+        found = examined(server)["judgement"]
+    assert (found.verdict, found.values["read"], found.values["right"]) == ("bad", 5, 5)
+    assert "5 of 30 easy pairs" in found.words
+    assert "25 answers cannot be read" in found.words

@@ -515,3 +515,25 @@ def test_all_spellings_of_a_label_count_together(weights, said, second):
     assert found.distribution == pytest.approx(want, abs=2e-6)
     assert found.p == pytest.approx(want[said], abs=2e-6)
     assert probability(reply, read_label(chosen)) == found.p
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"1": true, "2": false, "3": "Neither"}',
+        '{"1": True, "2": False, "3": "Neither"}',
+        '[true, false, "Neither"]',
+        '["True", "False", "Neither"]',
+        '{"1": {"label": true}, "2": {"label": false}, "3": {"label": "neither"}}',
+        '"1": true, "2": false, "3": "neither"',
+        '[{"claim": 1, "answer": true}, {"claim": 2, "answer": false}, {"claim": 3, "answer": "Neither"}]',
+    ],
+)
+def test_truth_values_are_labels(text):
+    found = read_labels(text, 3)
+    assert [found[i].label for i in (1, 2, 3)] == ["entailment", "contradiction", "neutral"]
+    assert [text[one.start : one.end].lower() for one in found.values()] == ["true", "false", "neither"]
+
+
+def test_a_list_of_all_names_of_labels_answers_nothing():
+    assert read_labels('["entailment", "contradiction", "neutral"]', 3) == {}

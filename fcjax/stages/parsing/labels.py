@@ -174,7 +174,8 @@ def read_labels(text: str, count: int, cut: bool = False) -> dict[int, FoundLabe
     lines (`1. [neutral]`). Where an answer is `cut` off, its complete items count. None
     do where one has the number 0: who counts from there means another claim by each number.
     """
-    found = _labels_of(numbered_lines(text, cut), text) | _labels_of(numbered_values(text, count, _LABEL_KEYS), text)
+    values = numbered_values(text, count, _LABEL_KEYS, booleans=True)
+    found = _labels_of(numbered_lines(text, cut), text) | _labels_of(values, text)
     return {} if 0 in found else {number: label for number, label in found.items() if 1 <= number <= count}
 
 
@@ -187,8 +188,8 @@ def _labels_of(items: Iterable[NumberedText], text: str) -> dict[int, FoundLabel
             label = FoundLabel(label.label, label.start + item.start, label.end + item.start)
             found[item.number] = label
             placed += [label] if item.placed else []
-    if placed and [one.label for one in placed] == [*SPELLINGS]:
-        # All labels in the order of the question are more likely a list of them.
+    if placed and [text[one.start : one.end].lower() for one in placed] == [*SPELLINGS]:
+        # All names of labels in their order are more likely a list of them.
         return {number: label for number, label in found.items() if label not in placed}
     return found
 

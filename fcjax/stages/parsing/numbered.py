@@ -40,23 +40,38 @@ class NumberedText(NamedTuple):
     tainted: bool = False  # whether it stands among words that are not JSON
 
 
-def numbered_values(text: str, count: int, keys: Sequence[str]) -> Iterator[NumberedText]:
+def numbered_values(text: str, count: int, keys: Sequence[str], *, booleans: bool = False) -> Iterator[NumberedText]:
     """The texts of the JSON in an answer by the number of their item, in the order of the answer.
 
     Read are an object from numbers to texts, a list of objects that have a number and a text, objects within objects,
     a list of `count` texts, and texts that begin with their number; with the faults that `nodes_in` forgives. `keys`
     are those that an object may have its text under, the surest first, as `plain` writes them; without any of them,
-    its only text counts. Objects and lists of texts count where they are closed.
+    its only text counts. Objects and lists of texts count where they are closed. With `booleans`, a bare true or false
+    is a text, too.
     """
-    found = [item for node in nodes_in(text) for item in _values(node, count, keys, text)]
+    nodes = nodes_in(text)
+    for node in nodes if booleans else ():
+        _as_texts(node, text)
+    found = [item for node in nodes for item in _values(node, count, keys, text)]
     if not found and _KEYED.search(text):  # entries without the braces round them
         entries = nodes_in("{" + text)
+        for node in entries if booleans else ():
+            _as_texts(node, "{" + text)
         found = [
             item._replace(start=item.start - 1, end=item.end - 1)
             for node in entries[:1]
             for item in _values(node, count, keys, "{" + text)
         ]
     yield from found
+
+
+def _as_texts(node: Node, text: str) -> None:
+    """Make texts of the booleans in a node and those within it."""
+    for part in node.within():
+        for place, ((key, value), (start, end)) in enumerate(zip(part.entries, part.spans, strict=True)):
+            if isinstance(value, bool):
+                part.entries[place] = key, text[start:end]
+                part.spans[place] = start - 1, end  # as of a text whose closing quote is missing
 
 
 def numbered_lines(text: str, cut: bool = False) -> Iterator[NumberedText]:
