@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fcjax.correction.factcorrector import Corrector, correct
     from fcjax.correction.guards import Guards
     from fcjax.correction.record import Correction
+    from fcjax.critic.calibration_file import load_calibration
     from fcjax.critic.critic import Critic, Critique, critique
     from fcjax.critic.relation_stream import RelationConfig, relate_cases
     from fcjax.evaluation.relation_exam import Exam, calibrate
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from fcjax.runs.score_file import score
     from fcjax.scoring.findings import Evidence, Feedback, Finding
     from fcjax.scoring.settings import Settings
-    from fcjax.stages.calibration import Calibration, load_calibration
+    from fcjax.stages.calibration import Calibration
     from fcjax.stages.pipeline import Pipeline
     from fcjax.stages.relate import RelationModel
 
@@ -118,7 +119,8 @@ _HOMES = {
     "fcjax.runs.relate_file": ("relate_file",),
     "fcjax.scoring.settings": ("Settings",),
     "fcjax.evaluation.relation_exam": ("Exam", "calibrate"),
-    "fcjax.stages.calibration": ("Calibration", "load_calibration"),
+    "fcjax.critic.calibration_file": ("load_calibration",),
+    "fcjax.stages.calibration": ("Calibration",),
     "fcjax.stages.pipeline": ("Pipeline",),
     "fcjax.stages.relate": ("RelationModel",),
 }  # fmt: skip

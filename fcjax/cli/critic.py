@@ -17,6 +17,7 @@ from fcjax.cli.options.engine import inference_limits
 from fcjax.cli.options.evidence import WEB
 from fcjax.core.errors import BudgetError, Fault, InputError, OutputError, SettingsError
 from fcjax.core.passages import Retriever
+from fcjax.critic.calibration_file import load_calibration
 from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import RelationConfig
 from fcjax.io.files.small import read_small
@@ -25,7 +26,6 @@ from fcjax.io.retrievers.cached import Cached
 from fcjax.io.retrievers.domains import Domains, domain, read_priors
 from fcjax.scoring.settings import Settings
 from fcjax.stages.atomize import Atomizer
-from fcjax.stages.calibration import load_calibration
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import RelationModel

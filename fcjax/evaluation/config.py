@@ -15,13 +15,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from fcjax.core.errors import InputError, SettingsError
+from fcjax.critic.calibration_file import load_calibration
 from fcjax.critic.relation_stream import RelationConfig
 from fcjax.evaluation.config_correctors import AnyCorrector, CorrectorConfig
 from fcjax.evaluation.config_file import ArgumentError, Checked, ConfigError, NamedSection, Section, Text, read_config
 from fcjax.evaluation.layout import Cell
 from fcjax.io.files.streams import Source
 from fcjax.scoring.settings import Settings
-from fcjax.stages.calibration import load_calibration
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import RelationModel

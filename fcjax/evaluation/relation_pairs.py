@@ -6,6 +6,7 @@ status ok and without the `method` that a model's have.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -131,7 +132,7 @@ def pairs_of(given: LabelledPairs | Source | Iterable[LabelledPair | Mapping[str
     """Labelled pairs from a file, or from pairs or rows in memory. Raises `InputError`, there also for one bad row."""
     if isinstance(given, LabelledPairs):
         return given
-    if isinstance(given, str) or hasattr(given, "__fspath__"):
+    if isinstance(given, str | os.PathLike):
         return read_pairs(given)
     found: list[LabelledPair] = []
     for number, one in enumerate(given, 1):

@@ -7,7 +7,6 @@ balanced and use is not, the shares of the labels in use are part of it.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,7 +18,6 @@ from jaxtyping import Float
 from fcjax.core.checks import is_number
 from fcjax.core.errors import Fault, InputError, SettingsError
 from fcjax.core.records import DISTRIBUTED, Distribution, RelationType
-from fcjax.io.files.small import read_small
 
 LEAST: Final = 1e-6
 """What a probability of 0 counts as before its logarithm is taken, as in `labels.NEVER_CERTAIN`."""
@@ -93,11 +91,12 @@ class Calibration:
         if not isinstance(data, Mapping):
             raise InputError("the calibration is not an object; allowed: what `fcjax calibrate -o` writes")
         faults: list[Fault] = []
-        texts = {key: data.get(key) for key in ("model", "style", "template")}
+        texts: dict[str, Any] = {key: data.get(key) for key in ("model", "style", "template")}
         for key, text in texts.items():
             if not isinstance(text, str) or not text:
                 faults.append(Fault(f"{key} is {text!r:.60}; allowed: a non-empty string", field=key))
-        temperature, n_pairs = data.get("temperature"), data.get("n_pairs", 0)
+        temperature: Any = data.get("temperature")
+        n_pairs: Any = data.get("n_pairs", 0)
         if not is_number(temperature, 1 / _LARGEST, _LARGEST):
             allowed = f"a number from {1 / _LARGEST:g} to {_LARGEST:g}"
             faults.append(Fault(f"temperature is {temperature!r:.60}; allowed: {allowed}", field="temperature"))
@@ -123,19 +122,6 @@ class Calibration:
             fault = f"digest is {data['digest']!r:.60}, and the values have {made.digest!r}: the file was changed"
             raise InputError(Fault(f"{fault}; allowed: the values it was written with, or no digest", field="digest"))
         return made
-
-
-def load_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration in a file. Raises `InputError`, which names the file."""
-    name = os.fspath(path)
-    try:
-        return Calibration.from_dict(orjson.loads(read_small(name)))
-    except InputError as error:
-        raise InputError(*(Fault(fault.message, file=name, field=fault.field) for fault in error.faults)) from None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        fault = f"cannot be read as a calibration: {why}; allowed: a file that `fcjax calibrate -o` writes"
-        raise InputError(Fault(fault, file=name)) from None
 
 
 def spread(label: RelationType, p: float) -> Distribution:

@@ -13,7 +13,8 @@ from jsonl import rows_in, write
 from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
 
-from fcjax.stages.calibration import Calibration, load_calibration
+from fcjax.critic.calibration_file import load_calibration
+from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import RelationModel
 
 WORDING = RelationModel().template.name

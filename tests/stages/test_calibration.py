@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fcjax import InputError, SettingsError
 from fcjax.core.records import DISTRIBUTED, RelationType
-from fcjax.stages.calibration import Calibration, likeliest, load_calibration, spread
+from fcjax.critic.calibration_file import load_calibration
+from fcjax.stages.calibration import Calibration, likeliest, spread
 
 OF = {"model": "m", "style": "pairwise", "template": "relate.pairwise/2"}
 WHOLE = Calibration(

@@ -1,0 +1,24 @@
+"""The file of a relation model's calibration, as `fcjax calibrate` writes it (SPEC 9)."""
+
+from __future__ import annotations
+
+import os
+
+import orjson
+
+from fcjax.core.errors import Fault, InputError
+from fcjax.io.files.small import read_small
+from fcjax.stages.calibration import Calibration
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """The calibration in a file. Raises `InputError`, which names the file."""
+    name = os.fspath(path)
+    try:
+        return Calibration.from_dict(orjson.loads(read_small(name)))
+    except InputError as error:
+        raise InputError(*(Fault(fault.message, file=name, field=fault.field) for fault in error.faults)) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        fault = f"cannot be read as a calibration: {why}; allowed: a file that `fcjax calibrate -o` writes"
+        raise InputError(Fault(fault, file=name)) from None
