@@ -130,6 +130,6 @@ async def _related(
 ) -> dict[str, Relation]:
     """The relations between a response and atoms, by the atoms' ids; asked in packs."""
     pairs = [Pair("response", atom.id, response, atom.text) for atom in atoms]
-    questions = replace(model, style="packed", votes=0).questions(pairs)
+    questions = replace(model, style="packed", votes=0, calibration=None).questions(pairs)
     found = [relation for question in questions for relation in await relate(question, ask, reject)]
     return {relation.target: relation for relation in found}

@@ -49,7 +49,7 @@ async def revision(
 
     After a reply that cannot be a response, the model is asked once more with the reason, then sampled afresh once.
     """
-    faults: list[str] = []
+    faults = ["the answer is too long"]  # of each reply that was read; longer ones are not
     known = {_bare(statement) for statement in statements}
 
     def read(reply: Reply) -> dict[int, str]:

@@ -248,9 +248,9 @@ class Critic:
     def _scored(self, cases: list[Case]) -> list[Critique]:
         """The critiques of cases that have been through all stages."""
         cases = [self._ended(case) for case in cases]
-        jobs = [job(case, self.settings) for case in cases]
+        jobs = [job(case, self.settings, coverage=True) for case in cases]
         with self._engine:
-            made = list(rows(jobs, posteriors(jobs, self.settings), self.settings))
+            made = list(rows(jobs, posteriors(jobs, self.settings), self.settings, coverage=True))
             answers = list(zip(cases, made, feedback_of(jobs, made, self.settings), strict=True))
         return [self._critique(case, row, feedback) for case, row, feedback in answers]
 

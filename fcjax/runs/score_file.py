@@ -113,7 +113,7 @@ def _score_from(
         return
     begin = first - first % CHUNK
     jobs = (
-        _job(row, settings, found.lacking.get(i), print_of(i))
+        _job(row, settings, found.lacking.get(i), print_of(i), feedback)
         for i, row in enumerate(islice(_read(path, settings), begin, found.cases), begin)
     )
     skip = first - begin
@@ -135,18 +135,18 @@ def _read(path: str, settings: Settings) -> Iterator[FileRow[Case]]:
     return (FileRow(*parts) for parts in read_rows(path, parse))
 
 
-def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str) -> Job | Row:
+def _job(row: FileRow[Case], settings: Settings, lack: str | None, fingerprint: str, coverage: bool) -> Job | Row:
     """The job that a row of the input makes, or its result where the engine has nothing to do."""
     if row.value is None:
         return unscored_row(row.id, Status.INVALID_INPUT, reason_of(row.faults), fingerprint)
-    return job(row.value, settings, lack, fingerprint)
+    return job(row.value, settings, lack, fingerprint, coverage=coverage)
 
 
 def _through_engine(jobs: Iterator[Job | Row], settings: Settings, feedback: bool) -> Iterator[Row]:
     """The rows of `jobs`, in order."""
 
     def finished(chunk: list[Job | Row], solved: Future[list[Posterior]]) -> Iterator[Row]:
-        made = rows(chunk, solved.result(), settings)
+        made = rows(chunk, solved.result(), settings, coverage=feedback)
         if not feedback:
             return made
         listed = list(made)

@@ -57,14 +57,17 @@ def _as_floats(values: dict[str, Any]) -> dict[str, Any]:
     return {name: float(value) if isinstance(value, Real) else value for name, value in values.items()}
 
 
-def job(case: Case, settings: Settings, lack: str | None = None, fingerprint: str = "") -> Job | Row:
-    """The engine's job for a case, or its row if no inference is needed.
+def job(
+    case: Case, settings: Settings, lack: str | None = None, fingerprint: str = "", *, coverage: bool = False
+) -> Job | Row:
+    """The engine's job for a case, or its row if no inference is needed; that one has the `coverage` if it is wanted.
 
     `lack` is the reason why the case cannot be scored yet, if a stage is missing.
     """
 
     def unscored(status: Status, reason: str, atoms: tuple[Atom, ...] | None = case.atoms) -> Row:
-        return with_coverage(unscored_row(case.id, status, reason, fingerprint, atoms), case)
+        row = unscored_row(case.id, status, reason, fingerprint, atoms)
+        return with_coverage(row, case) if coverage else row
 
     if case.status.failed:
         reason = case.extra.get("reason")
@@ -110,8 +113,13 @@ def posteriors(jobs: Iterable[Job | Row], settings: Settings) -> list[Posterior]
     )
 
 
-def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settings) -> Iterator[Row]:
-    """The row of each of `jobs`, with the posteriors `found`. K is 1 if the settings have none."""
+def rows(
+    jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settings, *, coverage: bool = False
+) -> Iterator[Row]:
+    """The row of each of `jobs`, with the posteriors `found`. K is 1 if the settings have none.
+
+    With `coverage`, it also has what the atoms cover of the response, which takes longer than all the rest.
+    """
     answers = iter(found)
     for one in jobs:
         if isinstance(one, Job):
@@ -123,7 +131,7 @@ def rows(jobs: Sequence[Job | Row], found: Sequence[Posterior], settings: Settin
                 version=settings.version,
                 fingerprint=one.fingerprint,
             )
-            yield with_coverage(row, one.case)
+            yield with_coverage(row, one.case) if coverage else row
         else:
             yield one
 

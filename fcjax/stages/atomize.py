@@ -73,6 +73,7 @@ _REQUEST: Final = (
 
 _FORM: Final = AnswerForm.texts(instead="REFUSED")
 """What `ATOMIZE` asks for; another template may ask for another form."""
+_REST_FORM: Final = AnswerForm.texts()
 _SMALLEST: Final = 500  # characters; a shorter part is not divided again
 _LONGEST: Final = 600  # characters of a fact: a sentence, not a paragraph
 _NONE: Final = "(none)"
@@ -103,7 +104,8 @@ class Atomizer:
         check_number("grounded", self.grounded, 0, 1)
 
     async def run(self, case: Case, ask: Ask, reject: Reject | None = None) -> Case:
-        """The case with its atoms a0, a1, ... in the order of the response, exact duplicates dropped.
+        """The case with its atoms a0, a1, ... in the order of the response, exact duplicates dropped; those of passages
+        that had to be asked about once more come last.
 
         Where there are none, they are (), the status says why (`no_atoms`, or `refused` where the response declines to
         answer), and `reason` in `extra` says so in words. Where a part of the response has no answer, the atoms are not
@@ -141,6 +143,7 @@ class _Part:
     dropped: Counter[str] = field(default_factory=Counter)
     why: str | None = None
     passages: int = 0  # asked about once more
+    lost: bool = False  # whether that question had no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,8 @@ class _Work:
         return [part]
 
     async def rest(self, spans: list[tuple[int, int]], found: list[list[_Part]], template: Template) -> list[_Part]:
-        """The facts of the passages that no fact covers; without an answer, none, which does not fail the case."""
+        """The facts of the passages that no fact covers; without an answer, none, which does not fail the case but
+        makes the stage one to be repeated."""
         known = [[fact for part in parts for fact in part.facts] for parts in found]
         gaps = coverage(self.response, [fact for facts in known for fact in facts]).gaps
 
@@ -207,14 +211,15 @@ class _Work:
             left, mine = passages(self.response, gaps, span), known[spans.index(span)]
             prompt = rest_prompt(template, self.query, text, mine, left)
             most = min(512 + len(text.encode("utf-8", "replace")), self.how.max_tokens)
-            prompt, source = replace(prompt, max_tokens=most), content_words(f"{self.query} {text}")
+            form = _REST_FORM if template == REST else None
+            prompt, source = replace(prompt, max_tokens=most, answer=form), content_words(f"{self.query} {text}")
 
             def read(reply: Reply) -> dict[int, _Part]:
                 return self.read(reply, prompt.messages[0][1], source)
 
             answer = await answers_to(prompt, 1, read, lambda _: _REQUEST, self.ask, self.reject, what="list of facts")
             facts = missing(self.response[span[0] : span[1]], mine, answer.answers.get(0, _Part()).facts)
-            return _Part(facts, passages=len(left))
+            return _Part(facts, passages=len(left), lost=answer.failure is not None)
 
         return await each(asked, [span for span in spans if passages(self.response, gaps, span)], self.how.at_once)
 
@@ -271,7 +276,7 @@ def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
         "duplicates": len(facts) - len(set(facts)),
         "dropped": dict(sum((part.dropped for part in parts), Counter[str]())),
         "cut": sum(part.cut for part in parts),
-        "failed": sum(part.why is not None for part in parts),
+        "failed": sum(part.why is not None or part.lost for part in parts),
         "asked_again": sum(part.passages for part in parts),
         "added": sum(len(part.facts) for part in parts if part.passages),
     }

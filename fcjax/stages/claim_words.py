@@ -94,6 +94,9 @@ def _read(token: str) -> tuple[str, float, float]:
     return _stem(word), _weight(token, word, begins=True), _weight(token, word, begins=False)
 
 
+_LONGEST_NUMBER: Final = 64  # characters of a number whose groups of digits are put together
+
+
 def _placed(text: str, start: int) -> list[tuple[int, str]]:
     """The tokens of a text with their places; groups of digits are one: 1,200 and 4.5. List numbers are left out."""
     place = start + len(text) - len(text.lstrip())
@@ -101,7 +104,7 @@ def _placed(text: str, start: int) -> list[tuple[int, str]]:
     for token, space in tokens(text):
         if len(found) > 1 and token[0].isdigit() and found[-1][1] in ".," and found[-1][0] + 1 == place:
             before, number = found[-2]
-            if number[-1].isdigit() and before + len(number) + 1 == place:
+            if number[-1].isdigit() and before + len(number) + 1 == place and len(number) < _LONGEST_NUMBER:
                 found[-2:] = [(before, f"{number}{found[-1][1]}{token}")]
                 place += len(token) + len(space)
                 continue

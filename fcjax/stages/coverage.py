@@ -28,6 +28,9 @@ REPEATED: Final = 2 / 3
 """A clause with this much of its words in one atom, wherever that speaks, repeats it and is covered by it."""
 _REPEATS: Final = 3.0  # the weight of the words of such a clause, at least
 
+LARGEST: Final = 1_000_000
+"""Sentences times atoms, beyond which coverage is not measured: each atom is compared with each sentence."""
+
 SHOWN: Final = 10
 """The uncovered passages that a row lists, at most."""
 EXCERPT: Final = 200
@@ -70,10 +73,12 @@ class Coverage:
 
 
 def coverage(response: str, atoms: Iterable[str]) -> Coverage:
-    """What the texts of `atoms` cover of `response`."""
+    """What the texts of `atoms` cover of `response`; not known where there are too many (`LARGEST`)."""
     spans = sentences(response)
     parts = [claim_words(response, start, end) for start, end in spans]
     keys = [_keys(text) for text in atoms]
+    if len(spans) * len(keys) > LARGEST:
+        return Coverage(None, ())
     spoken = _spoken(parts, keys)
     holders: defaultdict[str, list[int]] = defaultdict(list)  # the atoms that have a word
     for atom, own in enumerate(keys):

@@ -47,6 +47,8 @@ $passages
 Answer with the missing facts as one JSON list of strings, and nothing else. If none is missing, answer [].""",
 )
 
+MOST_FACTS: Final = 100
+"""The new facts of one part of a response that are compared with it: each comparison takes time."""
 _MOST: Final = 40  # passages that a prompt asks about
 _NONE: Final = "(none)"
 
@@ -70,11 +72,13 @@ def rest_prompt(template: Template, query: str, text: str, facts: Iterable[str],
 def missing(response: str, known: Sequence[str], facts: Iterable[str]) -> tuple[str, ...]:
     """Those of `facts` that cover words of the response which `known` and the facts before leave uncovered.
 
-    So none is kept that repeats another one in other words.
+    So none is kept that repeats another one in other words. Of many facts, the first ones are looked at.
     """
     kept: list[str] = []
     left = _uncovered(response, known)
-    for fact in facts:
+    for fact in list(dict.fromkeys(facts))[:MOST_FACTS]:
+        if not left:
+            break
         now = _uncovered(response, [*known, *kept, fact])
         if not left <= now:
             kept.append(fact)

@@ -18,6 +18,7 @@ import fcjax.correction.factcorrector
 from fcjax.core.errors import BudgetError, SettingsError
 from fcjax.core.prompts import Reply
 from fcjax.core.records import Atom, Case, Context, Status
+from fcjax.correction import guards
 from fcjax.correction.factcorrector import Corrector
 from fcjax.correction.guards import Guards
 from fcjax.correction.record import Correction, with_k
@@ -30,8 +31,10 @@ from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
 from fcjax.scoring.findings import Feedback
 from fcjax.scoring.settings import Settings
+from fcjax.stages.calibration import Calibration
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.relate import RelationModel
+from fcjax.stages.wordings import PAIRWISE
 
 TOWN = 3
 RIGHT = {thing: count(TOWN, i) for i, thing in enumerate(THINGS)}
@@ -752,3 +755,15 @@ def test_lost_and_unknown_statements_count_together(replies, known):
     guards = Guards(may_lose=1 / 3)
     loss = asyncio.run(guards.loss(critique(*names), critique(names[0]), RelationModel(), ask))
     assert (None if loss is None else loss.known) == known
+
+
+def test_supported_statements_are_looked_for_in_a_calibrated_run_too():
+    """They are asked about in packs, in another wording than the calibration's: it does not apply, and ends nothing."""
+    of = Calibration(model="m", style="pairwise", template=PAIRWISE.name, biases=(0.0, 5.0, -5.0))
+
+    async def ask(prompt):
+        return Reply(text='{"1": "True"}')
+
+    atoms = [Atom(id="a", text="Marie was born in 1902.")]
+    found = asyncio.run(guards._related(atoms, "Marie was born in 1902.", RelationModel(calibration=of), ask, None))
+    assert found["a"].type == "entailment"

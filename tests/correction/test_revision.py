@@ -13,6 +13,7 @@ from fcjax.core.languages import changed, language_of, script_of
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.word_diff import Diff
 from fcjax.correction.revision import editable, is_refusal, read_revision, revision
+from fcjax.stages.answers import LONGEST_ANSWER
 
 TEXT = "Ada was born in 1815.\n\nShe wrote programs [1], and died in 1852."
 
@@ -286,3 +287,17 @@ def test_long_texts_are_compared_soon():
     began = time.process_time()
     Diff.of(" ".join(words), " ".join("new" if i % 9 == 0 else word for i, word in enumerate(words)))
     assert time.process_time() - began < 3
+
+
+def test_an_answer_longer_than_any_is_asked_for_again_and_fails():
+    asked = []
+
+    async def ask(prompt):
+        asked.append(prompt)
+        return Reply(text="word " * LONGEST_ANSWER)
+
+    prompt = Prompt(messages=(("user", "Correct it."),), template="refine/1")
+    found = asyncio.run(revision(prompt, "A response.", ask))
+    assert found.text is None
+    assert len(asked) == 3
+    assert "the answer is too long" in asked[1].messages[-1][1]

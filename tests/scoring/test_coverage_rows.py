@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from fcjax import score
 from fcjax.io.files import parse_case
 from fcjax.scoring.score_cases import feedback_of, job, posteriors, rows, with_feedback
 from fcjax.scoring.settings import Settings
@@ -20,8 +21,8 @@ RELATED = {
 
 def scored(*cases):
     settings = Settings()
-    jobs = [job(parse_case({"id": f"case {i}", **one}), settings) for i, one in enumerate(cases)]
-    made = list(rows(jobs, posteriors(jobs, settings), settings))
+    jobs = [job(parse_case({"id": f"case {i}", **one}), settings, coverage=True) for i, one in enumerate(cases)]
+    made = list(rows(jobs, posteriors(jobs, settings), settings, coverage=True))
     json.dumps(made, allow_nan=False)
     return jobs, made
 
@@ -74,3 +75,13 @@ def test_without_responses_the_summary_says_nothing_of_coverage():
     summary = Summary()
     summary.add(made[0])
     assert "coverage" not in summary.to_dict()
+
+
+def test_scoring_alone_does_not_measure_it(tmp_path):
+    """It takes longer than the rest; feedback is for people who want to know what nobody checked."""
+    source = tmp_path / "in.jsonl"
+    source.write_text(json.dumps({"id": "1", "response": RESPONSE, **RELATED}) + "\n")
+    for feedback in (False, True):
+        score(source, tmp_path / "out.jsonl", feedback=feedback, overwrite=True)
+        (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+        assert ("coverage" in row) is feedback

@@ -12,7 +12,7 @@ from fcjax.core.prompts import Failure, Reply
 from fcjax.core.records import Atom, Case, Status
 from fcjax.stages.atomize import Atomizer
 from fcjax.stages.claim_words import claim_words
-from fcjax.stages.coverage import EXCERPT, SHOWN, case_coverage, coverage
+from fcjax.stages.coverage import EXCERPT, LARGEST, SHOWN, case_coverage, coverage
 
 NOVEL = "Jane Austen's Pride and Prejudice was published in 1813, with her name on the title page."
 PUBLISHED = "Pride and Prejudice by Jane Austen was published in 1813."
@@ -239,3 +239,29 @@ def test_a_response_is_quoted_in_the_second_prompt():
     model = Model(["Marie was born in 1902."], [])
     atomized(model, hostile)
     assert model.prompts[1].messages[0][1].count("</passages>") == 1
+
+
+def test_a_second_question_without_an_answer_makes_the_stage_one_to_repeat():
+    case = atomized(Model([PUBLISHED], Failure("server_error", "500", attempts=3)))
+    assert (case.status, texts(case)) == (Status.OK, [PUBLISHED])
+    assert case.extra["stages"]["atomize"]["failed"] == 1
+
+
+def test_many_groups_of_digits_are_read_in_linear_time():
+    began = time.process_time()
+    claim_words("1," * 400_000, 0, 800_000)
+    assert time.process_time() - began < 5
+
+
+def test_many_new_facts_are_not_all_compared():
+    began = time.process_time()
+    atomized(Model([PUBLISHED], [f"Her name is on the title page {i}." for i in range(5_000)]))
+    assert time.process_time() - began < 5
+
+
+def test_coverage_of_too_much_is_not_known():
+    response = " ".join(f"Town {i} has bridges." for i in range(LARGEST // 1000 + 1))
+    began = time.process_time()
+    found = coverage(response, [f"Town {i} has bridges." for i in range(1000)])
+    assert (found.share, found.gaps) == (None, ())
+    assert time.process_time() - began < 5

@@ -264,3 +264,15 @@ def test_words_of_any_script():
     assert shared("...", content_words(A)) == 0
     assert alike(A, A) == 1
     assert alike(A, "") == alike("", "") == 0
+
+
+@pytest.mark.parametrize("key", ["facts", "1", "other", "acts"])
+def test_objects_in_lists_in_objects_are_read_once_each(key):
+    """Looked at anew in every way, each level would double the time: sixty of them would take for ever."""
+    text = f'{{"{key}": [' * 60 + '"A fact."' + "]}" * 60
+    unclosed = f'{{"{key}": [<revised>' * 60
+    for one in (text, unclosed, unclosed.replace("{", "")):
+        began = time.process_time()
+        read_list(one)
+        read_numbered(one, 3)
+        assert time.process_time() - began < 1

@@ -112,31 +112,45 @@ def _unnumbered(items: list[str]) -> list[str]:
 _BETWEEN: Final = re.compile(r"[\s,;]*+")
 
 
-def _texts(node: Node) -> list[str] | None:
-    """The texts that an object or list holds; None where it holds none and is not an empty list."""
+_Known = dict[int, list[str] | None]  # the texts of nodes that were looked at, by the node's identity
+
+
+def _texts(node: Node, known: _Known | None = None) -> list[str] | None:
+    """The texts that an object or list holds; None where it holds none and is not an empty list.
+
+    An object is looked at in several ways, so what is in it is `known` after the first one: else every level would
+    double the time.
+    """
+    known = {} if known is None else known
+    if id(node) not in known:
+        known[id(node)] = _texts_of(node, known)
+    return known[id(node)]
+
+
+def _texts_of(node: Node, known: _Known) -> list[str] | None:
     if node.opened == "[":
-        found = [text for _, value in node.entries for text in _texts_in(value, node.tainted)]
+        found = [text for _, value in node.entries for text in _texts_in(value, node.tainted, known)]
         blank = all(isinstance(value, str) for _, value in node.entries)
         return found if found or (blank and node.end and not node.tainted) else None
     inner = [(plain(key), value) for key, value in node.entries if key and isinstance(value, Node)]
     numbered = [value for key, value in node.entries if as_number(key) is not None]
     return (
-        _joined(value for key, value in inner if key in _TEXTS)
-        or [text for value in numbered for text in _texts_in(value, node.tainted)]
+        _joined((value for key, value in inner if key in _TEXTS), known)
+        or [text for value in numbered for text in _texts_in(value, node.tainted, known)]
         or _named(node)
-        or _joined(value for key, value in inner if key not in _ASIDE)
+        or _joined((value for key, value in inner if key not in _ASIDE), known)
     )
 
 
-def _joined(lists: Iterable[Node]) -> list[str] | None:
-    found = [texts for node in lists if (texts := _texts(node)) is not None]
+def _joined(lists: Iterable[Node], known: _Known) -> list[str] | None:
+    found = [texts for node in lists if (texts := _texts(node, known)) is not None]
     return [text for texts in found for text in texts] if found else None
 
 
-def _texts_in(value: Scalar | Node, tainted: bool) -> list[str]:
+def _texts_in(value: Scalar | Node, tainted: bool, known: _Known) -> list[str]:
     """The texts of an item of a list; of an object without telling keys, its only string."""
     if isinstance(value, Node):
-        return _texts(value) or _only(value)
+        return _texts(value, known) or _only(value)
     return [value.strip()] if isinstance(value, str) and value.strip() and not tainted else []
 
 
