@@ -109,6 +109,7 @@ class Client:
         self._budget = budget or Budget()
         self._flights: SingleFlight[Reply | Failure] = SingleFlight()
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
+        self.constrain = constrain
         self._constraints = Constraints(constrain, self._options, self._key, replay=replay)
         self._rule = StopRule("the first calls failed this way, so no more are sent", patience=max(PATIENCE, 2 * most))
         self._began: float | None = None

@@ -178,6 +178,9 @@ def judge(
     in_use: Distribution | None = None,
 ) -> Exam:
     """The examination of the `relations` that the model of this `name` gave for each of `pairs`."""
+    if in_use is not None:
+        in_use = checked_shares(in_use)
+        check_in_use(pairs, in_use)
     done = [(pair, one) for pair, one in zip(pairs.pairs, relations, strict=True) if not one.status.failed]
     failed = Counter(
         str(one.extra.get("reason", one.status)).partition(":")[0] for one in relations if one.status.failed
@@ -275,6 +278,16 @@ def checked_shares(shares: Sequence[float]) -> Distribution:
         )
     entailment, contradiction, neutral = (float(share) / sum(shares) for share in shares)
     return entailment, contradiction, neutral
+
+
+def check_in_use(pairs: LabelledPairs, in_use: Distribution) -> None:
+    """Raise `InputError` where a label that is in use occurs in no pair: nothing is known of it."""
+    for label, share in zip(DISTRIBUTED, in_use, strict=True):
+        if share and label not in pairs.labels:
+            raise InputError(
+                f"in use, {share:.3g} of the labels are {label}, and no pair has that label; allowed: pairs of every "
+                "label that is in use"
+            )
 
 
 def check_labels(pairs: LabelledPairs) -> None:

@@ -111,6 +111,7 @@ def settings_of(critic: Critic, choice: Choice | None = None) -> dict[str, Any]:
         "endpoint": None if client is None else client.endpoint,
         "model": None if client is None else client.model,
         "options": None if client is None else described(client.options),
+        **({} if client is None or client.constrain == "auto" else {"constrain": client.constrain}),
         "retriever": None if retriever is None else retriever.name,
         "stages": {stage: described(how) for stage, how in work.items()},
         "relate": _relations(how) if critic.pipeline.may("relate") else None,

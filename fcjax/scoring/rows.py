@@ -258,7 +258,8 @@ def _diagnostics(case: Case, graph: FactGraph, posterior: Posterior, n_failed_re
     }
     if posterior.method == "conditioned":
         row |= {"rows": posterior.rows, "gap": finite(posterior.gap), "cutset": posterior.cutset}
-    if isinstance(calibration := (related(case) or {}).get("calibration"), str):
+    made = related(case) or {}
+    if isinstance(calibration := made.get("calibration"), str) and "earlier" not in made:  # of all its relations
         row["calibration"] = calibration
     return row
 

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 from jaxtyping import Float
 
-from fcjax.core.checks import is_number
+from fcjax.core.checks import SUM_TOLERANCE, is_number
 from fcjax.core.errors import Fault, InputError, SettingsError
 from fcjax.core.records import DISTRIBUTED, Distribution, RelationType
 
@@ -105,6 +105,12 @@ class Calibration:
         biases = _of_labels(data, "biases", -_LARGEST, _LARGEST, faults, required=True)
         shares = _of_labels(data, "shares", 0, 1, faults)
         in_use = _of_labels(data, "in_use", 0, 1, faults)
+        for key, given in (("shares", shares), ("in_use", in_use)):
+            if given is not None and abs(sum(given) - 1) > SUM_TOLERANCE:
+                fault = f"{key} add up to {sum(given):.4g}; allowed: shares that add up to 1"
+                faults.append(Fault(fault, field=key))
+        if in_use is not None and data.get("shares") is None:
+            faults.append(Fault("in_use is given without shares; allowed: both, or neither", field="in_use"))
         if faults:
             raise InputError(*faults)
         assert biases is not None  # else it had a fault

@@ -12,6 +12,7 @@ from relations import QUICK, case, client_of, judge
 from samples import SHARED
 from scripted_server import ScriptedServer, Weather
 
+from fcjax import score
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
 from fcjax.io.client import Client
@@ -22,7 +23,9 @@ from fcjax.io.outcome import Refused
 from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
 from fcjax.runs.relate_file import estimate_file, relate_file
+from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import RelationModel
+from fcjax.stages.wordings import PAIRWISE
 
 
 @pytest.fixture
@@ -50,7 +53,8 @@ def test_every_case_gets_its_relations_in_order(tmp_path, style):
     assert types(y) == [("c0", "a0", "entailment"), ("c0", "a1", "contradiction"), ("c0", "a2", "contradiction")]
     assert all(r["method"] == "logprobs" and 0.5 < r["probability"] < 1 for r in x["relations"])
     assert (y["topic"], y["more"]) == ("kept", [1.23456789012])
-    assert y["relate"] == {"model": "scripted", "version": "FR2", "style": style, "asked": 3, "failed": 0}
+    named = {"model": "scripted", "version": "FR2", "style": style, "template": f"relate.{style}/2"}
+    assert y["relate"] == named | {"asked": 3, "failed": 0}
     assert counts.to_dict() == {
         "n_cases": 2,
         "statuses": {"ok": 2},
@@ -419,3 +423,20 @@ def test_a_dead_endpoint_takes_no_files_place_however_few_the_prompts(tmp_path):
         with pytest.raises(SettingsError, match="endpoint unreachable: 2 prompts failed"):
             relate_file(source, out, client, RelationConfig())
     assert out.read_text() == "earlier\n"
+
+
+def test_relations_of_another_calibration_are_not_claimed(tmp_path):
+    """Kept relations stay what they are: the record names both runs, and no row rests on the second calibration."""
+    given = {"source": "c0", "target": "a0", "type": "entailment", "probability": 0.7, "method": "logprobs"}
+    before = {"model": "other", "version": "FR2", "style": "pairwise", "template": "relate.pairwise/1"}
+    source = write(tmp_path / "in.jsonl", case("x", 2, 1, relations=[given], relate=before))
+    of = Calibration(model="scripted", style="pairwise", template=PAIRWISE.name, temperature=2.0)
+    with ScriptedServer(judge) as server:
+        relate_file(source, tmp_path / "out.jsonl", client_of(server), RelationConfig(calibration=of))
+    (row,) = rows_in(tmp_path / "out.jsonl")
+    assert row["relate"]["calibration"] == of.digest
+    assert row["relate"]["asked"] == 1
+    assert row["relate"]["earlier"] == {key: before[key] for key in ("model", "style", "template")}
+    score(tmp_path / "out.jsonl", tmp_path / "scored.jsonl")
+    (scored,) = rows_in(tmp_path / "scored.jsonl")
+    assert "calibration" not in scored["diagnostics"]

@@ -84,6 +84,9 @@ def test_the_digest_is_of_what_has_an_effect() -> None:
         ({"biases": {label: float("inf") for label in map(str, DISTRIBUTED)}}, "biases"),
         ({"shares": [0.3, 0.3, 0.4]}, "shares"),
         ({"n_pairs": -1}, "n_pairs"),
+        ({"shares": dict.fromkeys(map(str, DISTRIBUTED), 0.5)}, "shares"),
+        ({"in_use": dict.fromkeys(map(str, DISTRIBUTED), 0.0)}, "in_use"),
+        ({"shares": None}, "in_use"),
         ({"model": ""}, "model"),
         ({"template": 2}, "template"),
         ({"temperature": 1.2}, "digest"),  # changed by hand
