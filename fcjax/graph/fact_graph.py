@@ -30,7 +30,7 @@ from fcjax.core.checks import (
 from fcjax.core.errors import Fault, InputError, counted
 from fcjax.core.records import DISTRIBUTED, Case, Context, Distribution, MarkovModel, Relation, RelationType
 from fcjax.graph.factors import ATOM_PRIOR, OWN, PRESETS, Encoding, factor_slope, factor_table
-from fcjax.graph.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, select
+from fcjax.graph.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, says_nothing, select
 
 SHOWN = 50  # factors in a notebook's table
 MOST = sys.float_info.max
@@ -359,7 +359,7 @@ def _build(
     index = {name: v for v, name in enumerate(ids)}
     ends, tables, kept = [], [], []
     for relation in relations:
-        if relation.type is None or (relation.type is RelationType.NEUTRAL and encoding != "soft"):
+        if relation.type is None or (says_nothing(relation) and encoding != "soft"):
             continue
         source, target = index[relation.source], index[relation.target]
         b = priors["context" if kinds[source] == kinds[target] == "context" else "atom"]

@@ -96,7 +96,15 @@ def select(
                 chosen += _both_orders(group, reverse)
             elif not reverse:
                 chosen += group
-    return [relation for relation in chosen if neutral or relation.type is not RelationType.NEUTRAL]
+    return [relation for relation in chosen if neutral or not says_nothing(relation)]
+
+
+def says_nothing(relation: Relation) -> bool:
+    """Whether a relation makes no factor where that has one probability only: neutral ones, and answers of a model that
+    are less likely than not. Of three labels, the likeliest may have 0.4; as the probability of an entailment, that
+    would speak against what it is said to support. The encoding `soft` takes such an answer for what it is worth."""
+    unsure = relation.distribution is not None and p_of(relation) < 0.5
+    return relation.type is RelationType.NEUTRAL or unsure
 
 
 def _both_orders(forward: list[Relation], reverse: list[Relation]) -> list[Relation]:
