@@ -32,6 +32,7 @@ from fcjax.io.files.streams import LINE_LIMIT, Source, write_lines
 Record = TypeVar("Record")
 
 _OK = Status.OK
+_NESTED = {dict, list}
 _TYPES: dict[Any, RelationType] = {str(type): type for type in RelationType}
 
 _ATOM_KEYS = frozenset(("id", "text", "original", "label", "contexts", "status"))
@@ -71,8 +72,8 @@ def read_cases(path: Source, limit: int = LINE_LIMIT) -> Iterator[CaseRow]:
 def parse_row(value: Any, number: int) -> Case:
     """The case of a row of a file: `parse_case`, and a fault where an unknown key is nested too deep to be written."""
     case = parse_case(value, number)
-    records: tuple[Any, ...] = (*(case.atoms or ()), *(case.contexts or ()), *(case.relations or ()))
-    if case.extra or any(record.extra for record in records):
+    records: tuple[Any, ...] = (case, *(case.atoms or ()), *(case.contexts or ()), *(case.relations or ()))
+    if any(type(part) in _NESTED for record in records if record.extra for part in record.extra.values()):
         check_depth(value)
     return case
 
