@@ -164,7 +164,7 @@ class _OpenCase:
                 **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
             }
             case = agenda.answered(relations)
-            if earlier := _earlier(case, relations, done):
+            if (earlier := _earlier(case, relations, done)) is not None:
                 done["earlier"] = earlier
             if relations or related(case) is None:  # else the record is of the run that did ask
                 case = replace(case, extra=with_related(case, done))
@@ -173,14 +173,18 @@ class _OpenCase:
 
 
 def _earlier(case: Case, made: list[Relation], done: dict[str, Any]) -> dict[str, Any] | None:
-    """What the relations that a model gave before, and that are kept, were made with; None where it is the same."""
+    """What the relations that a model gave before, and that are kept, were made with, as far as it is known; None
+    where it is the same."""
     before, ours = related(case), {id(relation) for relation in made}
     kept = any(one.method and not one.status.failed and id(one) not in ours for one in case.relations or ())
     if not kept:
         return None
-    known = {key: (before or {}).get(key) for key in ("model", "style", "template", "calibration", "earlier")}
-    same = before is not None and all(known[key] == done.get(key) for key in known)
-    return None if same else {key: value for key, value in known.items() if value is not None}
+    if before is None:
+        return {}
+    names = ("model", "style", "template", "calibration")
+    if all(before.get(name) == done.get(name) for name in names):
+        return before.get("earlier")
+    return {name: before[name] for name in (*names, "earlier") if name in before}
 
 
 def unusable(case: Case, *faults: Fault) -> Case:

@@ -227,9 +227,6 @@ def _judgement(
     return None
 
 
-_DIGITS: Final = 9  # of a statement's number, at most
-
-
 def _choice(values: Fields, allowed: tuple[str, ...]) -> str | None:
     choices = values.values.get("choices")
     if isinstance(choices, list) and len(choices) == 1 and choices[0] in allowed:

@@ -440,3 +440,12 @@ def test_relations_of_another_calibration_are_not_claimed(tmp_path):
     score(tmp_path / "out.jsonl", tmp_path / "scored.jsonl")
     (scored,) = rows_in(tmp_path / "scored.jsonl")
     assert "calibration" not in scored["diagnostics"]
+    again = write(tmp_path / "again.jsonl", {**row, "atoms": [*row["atoms"], {"id": "new", "text": "x says 0"}]})
+    with ScriptedServer(judge) as server:
+        relate_file(again, tmp_path / "more.jsonl", client_of(server), RelationConfig(calibration=of))
+    (more,) = rows_in(tmp_path / "more.jsonl")
+    assert more["relate"]["earlier"] == row["relate"]["earlier"]  # it does not grow
+    unknown = write(tmp_path / "unknown.jsonl", case("x", 2, 1, relations=[given]))
+    with ScriptedServer(judge) as server:
+        relate_file(unknown, tmp_path / "known.jsonl", client_of(server), RelationConfig(calibration=of))
+    assert rows_in(tmp_path / "known.jsonl")[0]["relate"]["earlier"] == {}
