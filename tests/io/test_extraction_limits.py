@@ -247,14 +247,12 @@ def test_a_document_ends_at_its_limit_and_a_second_whatever_its_size(kind, body)
     with closing(Workers(1)) as workers:
         workers.text_of(PLAIN, b"x", None, 5.0)
         begin = time.monotonic()
-        try:
-            text, note = workers.text_of(kind, body, None, 2.0)
-        except ExtractionTimeoutError as error:
-            assert str(error) == "extracting the text took over 2 s"
-        else:  # of a PDF, what was read up to the limit is kept, and it is said that this is not all
-            assert kind == PDF
-            assert text
-            assert note
+        if kind == HTML:
+            with pytest.raises(ExtractionTimeoutError, match="^extracting the text took over 2 s$"):
+                workers.text_of(kind, body, None, 2.0)
+        else:  # of a PDF, what was read up to the limit may be kept
+            with suppress(ExtractionTimeoutError):
+                workers.text_of(kind, body, None, 2.0)
         assert time.monotonic() - begin < 2.0 + GRACE + 1.0  # the last one for a busy machine
         assert workers.text_of(PLAIN, b"y", None, 5.0) == ("y", None)
 
