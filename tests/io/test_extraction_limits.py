@@ -251,7 +251,7 @@ def test_a_document_ends_at_its_limit_and_a_second_whatever_its_size(kind, body)
             with pytest.raises(ExtractionTimeoutError, match="^extracting the text took over 2 s$"):
                 workers.text_of(kind, body, None, 2.0)
         else:  # of a PDF, what was read up to the limit may be kept
-            with suppress(ExtractionTimeoutError):
+            with contextlib.suppress(ExtractionTimeoutError):
                 workers.text_of(kind, body, None, 2.0)
         assert time.monotonic() - begin < 2.0 + GRACE + 1.0  # the last one for a busy machine
         assert workers.text_of(PLAIN, b"y", None, 5.0) == ("y", None)
