@@ -277,6 +277,7 @@ def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
         "dropped": dict(sum((part.dropped for part in parts), Counter[str]())),
         "cut": sum(part.cut for part in parts),
         "failed": sum(part.why is not None or part.lost for part in parts),
+        "rest_failed": sum(part.lost for part in parts),
         "asked_again": sum(part.passages for part in parts),
         "added": sum(len(part.facts) for part in parts if part.passages),
     }

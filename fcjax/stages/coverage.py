@@ -28,8 +28,10 @@ REPEATED: Final = 2 / 3
 """A clause with this much of its words in one atom, wherever that speaks, repeats it and is covered by it."""
 _REPEATS: Final = 3.0  # the weight of the words of such a clause, at least
 
-LARGEST: Final = 1_000_000
-"""Sentences times atoms, beyond which coverage is not measured: each atom is compared with each sentence."""
+LARGEST: Final = 5_000_000
+"""Comparisons of words beyond which coverage is not measured: about a second of work."""
+LONGEST: Final = 500_000
+"""Characters of a response or of its atoms beyond which coverage is not measured."""
 
 SHOWN: Final = 10
 """The uncovered passages that a row lists, at most."""
@@ -58,10 +60,12 @@ class Coverage:
     """What atoms cover of a response.
 
     `share` is the weight of the covered words among all that claim something, from 0 to 1; None where none does.
+    `measured` is False where there was too much to compare: then there is no share, and no gap.
     """
 
     share: float | None
     gaps: tuple[Gap, ...]
+    measured: bool = True
 
     def to_dict(self, response: str) -> dict[str, Any]:
         """The coverage in a row of results (SPEC 7): the share to 7 digits, and the first uncovered passages."""
@@ -72,14 +76,52 @@ class Coverage:
         }
 
 
-def coverage(response: str, atoms: Iterable[str]) -> Coverage:
-    """What the texts of `atoms` cover of `response`; not known where there are too many (`LARGEST`)."""
-    spans = sentences(response)
-    parts = [claim_words(response, start, end) for start, end in spans]
-    keys = [_keys(text) for text in atoms]
-    if len(spans) * len(keys) > LARGEST:
-        return Coverage(None, ())
-    spoken = _spoken(parts, keys)
+class TooMuchError(Exception):
+    """There are more comparisons than an `Effort` allows."""
+
+
+class Effort:
+    """The comparisons that are still allowed, which several measurements may share."""
+
+    def __init__(self, left: int = LARGEST):
+        self.left = left
+
+    def spend(self, comparisons: int) -> None:
+        """Raises `TooMuchError` where fewer are left."""
+        self.left -= comparisons
+        if self.left < 0:
+            raise TooMuchError
+
+
+def coverage(response: str, atoms: Iterable[str], effort: Effort | None = None) -> Coverage:
+    """What the texts of `atoms` cover of `response`; not measured beyond `LONGEST` and `effort` (`LARGEST`)."""
+    atoms = list(atoms)
+    if max(len(response), sum(map(len, atoms))) > LONGEST:
+        return Coverage(None, (), measured=False)
+    try:
+        return covered_by(Claims.of(response), [keys_of(text) for text in atoms], effort or Effort())
+    except TooMuchError:
+        return Coverage(None, (), measured=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The sentences of a response that can claim something, and the words of each, to be measured more than once."""
+
+    response: str
+    spans: list[tuple[int, int]]
+    parts: list[list[Word]]
+
+    @classmethod
+    def of(cls, response: str) -> Claims:
+        spans = sentences(response)
+        return cls(response, spans, [claim_words(response, start, end) for start, end in spans])
+
+
+def covered_by(claims: Claims, keys: Sequence[Mapping[str, float]], effort: Effort) -> Coverage:
+    """What atoms, each given by its `keys_of`, cover of a response. Raises `TooMuchError`."""
+    response, spans, parts = claims.response, claims.spans, claims.parts
+    spoken = _spoken(parts, keys, effort)
     holders: defaultdict[str, list[int]] = defaultdict(list)  # the atoms that have a word
     for atom, own in enumerate(keys):
         for key in own:
@@ -93,7 +135,7 @@ def coverage(response: str, atoms: Iterable[str]) -> Coverage:
             lost = [word for word in mine if known.isdisjoint(word.keys)]
             weight = sum(word.weight for word in mine)
             if lost and weight >= _REPEATS:
-                lost = _unrepeated(mine, lost, weight, holders, keys)
+                lost = _unrepeated(mine, lost, weight, holders, keys, effort)
             missing = sum(word.weight for word in lost)
             total += weight
             covered += weight - missing
@@ -110,14 +152,18 @@ def coverage(response: str, atoms: Iterable[str]) -> Coverage:
 
 
 def case_coverage(case: Case) -> Coverage | None:
-    """What the atoms of a case cover of its response, in their original wording or their new one; None without both."""
+    """What the atoms of a case cover of its response, in their original wording or their new one.
+
+    None without both, and where there is too much to measure.
+    """
     if case.response is None or case.atoms is None:
         return None
     texts = (f"{atom.text}\n{atom.original}" if atom.original else atom.text for atom in case.atoms)
-    return coverage(case.response, texts)
+    found = coverage(case.response, texts)
+    return found if found.measured else None
 
 
-def _keys(text: str) -> dict[str, float]:
+def keys_of(text: str) -> dict[str, float]:
     """The words of an atom with their weights."""
     found: dict[str, float] = {}
     for word in claim_words(text, 0, len(text)):
@@ -126,7 +172,7 @@ def _keys(text: str) -> dict[str, float]:
     return found
 
 
-def _spoken(parts: Sequence[Sequence[Word]], atoms: Sequence[Mapping[str, float]]) -> list[set[str]]:
+def _spoken(parts: Sequence[Sequence[Word]], atoms: Sequence[Mapping[str, float]], effort: Effort) -> list[set[str]]:
     """The words that the atoms which speak for a sentence have, for each sentence.
 
     A word weighs less the more sentences and atoms have it: the name that every atom has says little of its place.
@@ -141,12 +187,14 @@ def _spoken(parts: Sequence[Sequence[Word]], atoms: Sequence[Mapping[str, float]
         scores: defaultdict[int, float] = defaultdict(float)
         for key, weight in own.items():
             if weight and (where := places.get(key)):
+                effort.spend(len(where))
                 value = weight / (len(where) * having[key] ** 0.5)
                 for sentence in where:
                     scores[sentence] += value
         best = max(scores.values(), default=0.0)
         for sentence, score in scores.items():
             if score >= SPEAKS * best:
+                effort.spend(len(own))
                 spoken[sentence].update(own)
     return spoken
 
@@ -183,14 +231,17 @@ def _unrepeated(
     weight: float,
     holders: Mapping[str, Sequence[int]],
     keys: Sequence[Mapping[str, float]],
+    effort: Effort,
 ) -> list[Word]:
     """The uncovered words of a clause, less those of atoms that the clause repeats."""
     shared: defaultdict[int, float] = defaultdict(float)
     for word in mine:
+        effort.spend(2 * sum(len(holders.get(key, ())) for key in word.keys))
         for atom in {atom for key in word.keys for atom in holders.get(key, ())}:
             shared[atom] += word.weight
     for atom, part in shared.items():
         if part >= REPEATED * weight:
+            effort.spend(len(lost))
             lost = [word for word in lost if keys[atom].keys().isdisjoint(word.keys)]
     return lost
 

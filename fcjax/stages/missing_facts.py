@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from fcjax.core.prompts import Prompt
-from fcjax.stages.coverage import Gap, coverage
+from fcjax.stages.coverage import Claims, Effort, Gap, TooMuchError, covered_by, keys_of
 from fcjax.stages.templates import QUOTATION, Template, quoted, quoted_lines
 
 REST: Final = Template(
@@ -72,19 +72,29 @@ def rest_prompt(template: Template, query: str, text: str, facts: Iterable[str],
 def missing(response: str, known: Sequence[str], facts: Iterable[str]) -> tuple[str, ...]:
     """Those of `facts` that cover words of the response which `known` and the facts before leave uncovered.
 
-    So none is kept that repeats another one in other words. Of many facts, the first ones are looked at.
+    So none is kept that repeats another one in other words. Of many facts, the first ones are looked at, and no more
+    than one `Effort` allows for them all. A fact without an uncovered word is not compared.
     """
-    kept: list[str] = []
-    left = _uncovered(response, known)
-    for fact in list(dict.fromkeys(facts))[:MOST_FACTS]:
-        if not left:
-            break
-        now = _uncovered(response, [*known, *kept, fact])
-        if not left <= now:
-            kept.append(fact)
-            left &= now
+    claims, effort = Claims.of(response), Effort()
+    words = {(word.start, word.end): word.keys for part in claims.parts for word in part}
+    keys, kept = [keys_of(fact) for fact in known], list[str]()
+    try:
+        left = _uncovered(claims, keys, effort)
+        for fact in list(dict.fromkeys(facts))[:MOST_FACTS]:
+            if not left:
+                break
+            own = keys_of(fact)
+            if all(own.keys().isdisjoint(words[place]) for place in left):
+                continue
+            now = _uncovered(claims, [*keys, own], effort)
+            if not left <= now:
+                kept.append(fact)
+                keys.append(own)
+                left &= now
+    except TooMuchError:
+        pass  # the facts so far are kept
     return tuple(kept)
 
 
-def _uncovered(response: str, facts: Sequence[str]) -> set[tuple[int, int]]:
-    return {word for gap in coverage(response, facts).gaps for word in gap.words}
+def _uncovered(claims: Claims, keys: Sequence[Mapping[str, float]], effort: Effort) -> set[tuple[int, int]]:
+    return {word for gap in covered_by(claims, keys, effort).gaps for word in gap.words}

@@ -10,9 +10,12 @@ import pytest
 
 from fcjax.core.prompts import Failure, Reply
 from fcjax.core.records import Atom, Case, Status
+from fcjax.io.files.journal import Journal
+from fcjax.runs.checkpoint import Checkpoint
 from fcjax.stages.atomize import Atomizer
 from fcjax.stages.claim_words import claim_words
-from fcjax.stages.coverage import EXCERPT, LARGEST, SHOWN, case_coverage, coverage
+from fcjax.stages.coverage import EXCERPT, LONGEST, SHOWN, case_coverage, coverage
+from fcjax.stages.missing_facts import missing
 
 NOVEL = "Jane Austen's Pride and Prejudice was published in 1813, with her name on the title page."
 PUBLISHED = "Pride and Prejudice by Jane Austen was published in 1813."
@@ -259,9 +262,63 @@ def test_many_new_facts_are_not_all_compared():
     assert time.process_time() - began < 5
 
 
-def test_coverage_of_too_much_is_not_known():
-    response = " ".join(f"Town {i} has bridges." for i in range(LARGEST // 1000 + 1))
+_SAME = " ".join(f"town{i}" for i in range(300))  # of 300 words, all of which every other one has
+
+
+@pytest.mark.parametrize(
+    ("response", "atoms"),
+    [
+        ("\n".join([_SAME] * 1000), [_SAME] * 1000),
+        ("Red blue green mill9 road7. " + "red blue green house, " * 20_000, ["red blue green mill9 road7"] * 1000),
+        ("Town has bridges. " * 5000, ["Town has bridges."] * 1000),
+        ("Town has bridges. " * (LONGEST // 10), ["Town has bridges."]),
+        ("Town has bridges.", ["Town has bridges."] * (LONGEST // 10)),
+    ],
+    ids=["long sentences", "repeated clauses", "many sentences", "long response", "long atoms"],
+)
+def test_coverage_of_too_much_is_not_measured_and_takes_little_time(response, atoms):
     began = time.process_time()
-    found = coverage(response, [f"Town {i} has bridges." for i in range(1000)])
-    assert (found.share, found.gaps) == (None, ())
-    assert time.process_time() - began < 5
+    found = coverage(response, atoms)
+    assert (found.share, found.gaps, found.measured) == (None, (), False)
+    case = Case(id="x", response=response, atoms=tuple(Atom(id=f"a{i}", text=text) for i, text in enumerate(atoms)))
+    assert case_coverage(case) is None
+    assert time.process_time() - began < 8
+
+
+def test_coverage_of_many_sentences_and_atoms_is_measured():
+    towns = [f"Town {i} has bridges." for i in range(1001)]
+    found = coverage(" ".join(towns), towns[:1000])
+    assert found.measured
+    assert [gap.start for gap in found.gaps] == [len(" ".join(towns[:1000])) + 1]  # the last town
+
+
+def test_new_facts_of_a_long_part_are_compared_in_bounded_time():
+    towns = [f"Town {i} has {i + 7} bridges, and mayor Jones{i} opened the old mill of Aber there." for i in range(600)]
+    began = time.process_time()
+    found = missing(" ".join(towns), [text.split(",")[0] for text in towns], [f"Jones{i} left." for i in range(100)])
+    assert time.process_time() - began < 8
+    assert len(found) < 100
+
+
+def test_each_new_fact_that_covers_something_is_kept_and_the_comparison_ends_where_nothing_is_left():
+    known = ["Pride and Prejudice was published."]
+    facts = ["Rome is in Italy.", NAMED, NAMED, PUBLISHED, "Her name stood on a page.", PUBLISHED]
+    assert missing(NOVEL, known, facts) == (NAMED, PUBLISHED)
+    assert missing(NOVEL, [PUBLISHED, NAMED], facts) == ()
+
+
+def test_a_failed_second_question_is_asked_again_by_a_resumed_run(tmp_path):
+    begun = Case(id="x", query="When was it published?", response=NOVEL)
+    for rest, kept in ((Failure("server_error", "500", attempts=3), []), ([NAMED], [PUBLISHED, NAMED])):
+        with Journal(tmp_path / "out.stages", "the same run") as journal:
+            checkpoint = Checkpoint(journal, lambda *_: None)
+            case = checkpoint.resumed(0, begun)
+            assert case.atoms is None
+            model = Model([PUBLISHED], rest)
+            case = asyncio.run(Atomizer().run(case, model))
+            assert asked(model) == ["atomize/1", "atomize.rest/1"]
+            assert case.extra["stages"]["atomize"].get("rest_failed", 0) == (not kept)
+            checkpoint.after(0, "atomize", case)
+        with Journal(tmp_path / "out.stages", "the same run") as journal:
+            resumed = Checkpoint(journal, lambda *_: None).resumed(0, begun)
+            assert [atom.text for atom in resumed.atoms or ()] == kept
