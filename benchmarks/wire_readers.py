@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from io import BytesIO
 from typing import Final
 
+from pdfs import pdf
 from reply_readers import (
     COMPLETIONS,
     HEADERS,
@@ -121,26 +121,6 @@ class Wire:
 
 
 WORKERS: Final = Workers(1)
-
-
-def pdf(text: str) -> bytes:
-    """A PDF with a line of text."""
-    from pypdf import PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
-    writer = PdfWriter()
-    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
-    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
-    page = writer.add_blank_page(600, 800)
-    page[NameObject("/Resources")] = DictionaryObject(
-        {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
-    )
-    stream = DecodedStreamObject()
-    stream.set_data(f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET".encode())
-    page[NameObject("/Contents")] = stream
-    out = BytesIO()
-    writer.write(out)
-    return out.getvalue()
 
 
 def html(data: bytes) -> None:

@@ -36,15 +36,13 @@ def _shares(_: click.Context, __: click.Parameter, value: str | None) -> tuple[f
     named = {name.strip(): share for name, equals, share in (part.partition("=") for part in parts) if equals}
     if named:
         parts = [named.get(label, "") for label in _LABELS] if named.keys() == set(_LABELS) else []
+    from fcjax.evaluation.relation_exam import checked_shares  # loads numpy
+
     try:
-        found = tuple(float(part) for part in parts)
+        return checked_shares([float(part) for part in parts])
     except ValueError:
-        found = ()
-    if len(found) != len(_LABELS) or not all(0 <= share <= 1 for share in found) or abs(sum(found) - 1) > 1e-3:
-        raise click.BadParameter(
-            f"found {value!r}; expected shares that add up to 1, as in entailment=0.2,contradiction=0.1,neutral=0.7"
-        )
-    return found
+        expected = "shares that add up to 1, as in entailment=0.2,contradiction=0.1,neutral=0.7"
+        raise click.BadParameter(f"found {value!r}; expected {expected}") from None
 
 
 def _template(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

@@ -15,7 +15,7 @@ from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess
 from fcjax.cli.options.engine import inference_limits
 from fcjax.cli.options.evidence import WEB
-from fcjax.core.errors import BudgetError, Fault, InputError, OutputError, SettingsError
+from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.core.passages import Retriever
 from fcjax.critic.calibration_file import load_calibration
 from fcjax.critic.critic import Critic
@@ -238,12 +238,8 @@ class Monitor(Protocol):
 def resume_hint(ctx: click.Context, monitor: Monitor, out: str, access: ModelAccess) -> Iterator[None]:
     """Add to the message of whatever stops the run in the block how to resume it; the monitor is closed."""
     try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; {monitor.kept(out, access)}") from None
-    except BudgetError as error:
-        shell.say(f"stopped: {error}; {monitor.kept(out, access)}")
-        ctx.exit(shell.SOME_FAILED)
+        with shell.stopped(ctx, lambda: monitor.kept(out, access)):
+            yield
     except SettingsError as error:
         if not monitor.begun:
             raise

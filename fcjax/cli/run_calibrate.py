@@ -13,7 +13,7 @@ from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_model
 from fcjax.cli.summary import client_lines, client_report, dollars
-from fcjax.core.errors import BudgetError, SettingsError
+from fcjax.core.errors import SettingsError
 from fcjax.evaluation.plots import check_plot, reliability
 from fcjax.evaluation.relation_exam import Exam, check_labels, examine, questions_of
 from fcjax.evaluation.relation_pairs import LabelledPairs, read_pairs
@@ -122,12 +122,8 @@ def _examined(
             return await examine(pairs, client, model, in_use=in_use, window=access.window, progress=progress)
 
     try:
-        return in_own_loop(work())
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; {kept()}") from None
-    except BudgetError as error:
-        shell.say(f"stopped: {error}; {kept()}")
-        ctx.exit(shell.SOME_FAILED)
+        with shell.stopped(ctx, kept):
+            return in_own_loop(work())
     finally:
         if monitor:
             monitor.close()

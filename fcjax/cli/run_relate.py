@@ -12,7 +12,7 @@ from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_config
 from fcjax.cli.summary import client_lines, client_report, counts, dollars
-from fcjax.core.errors import BudgetError, SettingsError
+from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts
 from fcjax.io.files.streams import refuse_input
@@ -50,14 +50,10 @@ def run(
         refuse_input(out, access.store_path, *also_read)
         monitor = RelateMonitor(bar=not quiet)
         try:
-            totals = relate_file(
-                source, out, access.client, config, window=access.window, limit=limit, observer=monitor
-            )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; {_kept(access, monitor)}") from None
-        except BudgetError as error:
-            shell.say(f"stopped: {error}; {_kept(access, monitor)}")
-            ctx.exit(shell.SOME_FAILED)
+            with shell.stopped(ctx, lambda: _kept(access, monitor)):
+                totals = relate_file(
+                    source, out, access.client, config, window=access.window, limit=limit, observer=monitor
+                )
         finally:
             monitor.close()
     stats = access.client.stats

@@ -10,12 +10,12 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 import click
 
-from fcjax.core.errors import Fault, FcjaxError, InputError
+from fcjax.core.errors import BudgetError, Fault, FcjaxError, InputError
 from fcjax.core.errors import counted as counted
 from fcjax.core.terminal import visible
 
@@ -74,6 +74,18 @@ def reported(ctx: click.Context | None = None) -> Iterator[None]:
         else:
             say("run the same command with --verbose to see the traceback")
         raise click.exceptions.Exit(BROKEN) from error
+
+
+@contextlib.contextmanager
+def stopped(ctx: click.Context, kept: Callable[[], str]) -> Iterator[None]:
+    """Where an interrupt or a used-up budget stops the run in the block, say what is `kept` and leave."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; {kept()}") from None
+    except BudgetError as error:
+        say(f"stopped: {error}; {kept()}")
+        ctx.exit(SOME_FAILED)
 
 
 def say(message: str) -> None:

@@ -6,7 +6,7 @@ an empty tuple means "looked for, none found". Keys of a file that have no field
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -51,6 +51,11 @@ Distribution = tuple[float, float, float]
 
 DISTRIBUTED: Final = (RelationType.ENTAILMENT, RelationType.CONTRADICTION, RelationType.NEUTRAL)
 """The answers of a relation model, in the order of a `Distribution`."""
+
+
+def by_label(numbers: Sequence[float]) -> dict[str, float]:
+    """Three numbers in the order of `DISTRIBUTED`, by label, as files have them."""
+    return dict(zip(map(str, DISTRIBUTED), numbers, strict=True))
 
 
 class Label(StrEnum):

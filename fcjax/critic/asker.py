@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from fcjax.core.errors import FcjaxError
+from fcjax.core.errors import FcjaxError, SettingsError
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.io.client import Client
 from fcjax.io.stop_rule import end_of_run
@@ -20,6 +20,14 @@ class Asker:
     @property
     def end(self) -> FcjaxError | None:
         return self._end
+
+    def raise_end(self) -> None:
+        """Raise the error that ends the run, once all that was asked is answered: `end`, or `SettingsError` where the
+        endpoint was never reached, which with few prompts is only known then."""
+        if self.end:
+            raise self.end
+        if why := self.client.unreached:
+            raise SettingsError(why)
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
         answer = await self.client.ask(prompt)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, NamedTuple, get_args
 
 from fcjax.core.checks import check_choice, check_number
-from fcjax.core.errors import Fault, InputError, SettingsError
+from fcjax.core.errors import Fault, InputError
 from fcjax.core.records import Case, Relation, Status
 from fcjax.critic.asker import Asker
 from fcjax.graph.selection import Version
@@ -38,13 +38,13 @@ class RelationConfig:
     version: Version = "FR2"
     model: RelationModel = field(default_factory=RelationModel)
     screen: float | None = None
-    calibration: Calibration | None = None
+    calibration: InitVar[Calibration | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, calibration: Calibration | None) -> None:
         check_choice("version", self.version, get_args(Version))
         check_number("screen", self.screen, 0, 1, none=True)
-        if self.calibration is not None:
-            object.__setattr__(self, "model", replace(self.model, calibration=self.calibration))
+        if calibration is not None:
+            object.__setattr__(self, "model", replace(self.model, calibration=calibration))
 
 
 @dataclass(slots=True)
@@ -250,10 +250,7 @@ async def relate_cases(
                 room.release()
     finally:
         await answers.close()
-    if asker.end:
-        raise asker.end
-    if why := asker.client.unreached:
-        raise SettingsError(why)
+    asker.raise_end()
 
 
 def is_ready(case: Case) -> bool:

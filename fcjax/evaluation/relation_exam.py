@@ -130,10 +130,7 @@ async def ask_pairs(
                 progress(len(relations))
     finally:
         await answers.close()
-    if asker.end:
-        raise asker.end
-    if why := asker.client.unreached:
-        raise SettingsError(why)
+    asker.raise_end()
     return [relation for relation in found if relation is not None]
 
 
@@ -188,7 +185,7 @@ def judge(
     methods = Counter(str(one.method) for _, one in done)
     groups = [pair.premise.strip() for pair, _ in done]
     labels = np.array([DISTRIBUTED.index(pair.label) for pair, _ in done], np.int64)
-    answers = np.array([DISTRIBUTED.index(_type(one)) for _, one in done], np.int64)
+    answers = np.array([DISTRIBUTED.index(one.type) for _, one in done], np.int64)
     q = np.array([_distribution(one) for _, one in done]).reshape(-1, 3)
     warnings = _warnings(pairs, methods, failed, groups)
     raw = calibrated = given = None
@@ -298,10 +295,6 @@ def check_labels(pairs: LabelledPairs) -> None:
             f"all pairs have the label {label}, to which no calibration can be fitted; "
             "allowed: pairs of at least two labels, better of all three"
         )
-
-
-def _type(relation: Relation) -> Any:
-    return relation.type
 
 
 def _distribution(relation: Relation) -> Distribution:

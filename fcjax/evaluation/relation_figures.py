@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from fcjax.core.records import DISTRIBUTED, Distribution
+from fcjax.core.records import DISTRIBUTED, Distribution, by_label
 from fcjax.scoring.summary import CONFIDENCE, RESAMPLES, SEED
 from fcjax.stages.calibration import LEAST
 
@@ -66,7 +66,11 @@ class Figures:
         confusion = {
             label: dict(zip(_NAMES, row, strict=True)) for label, row in zip(_NAMES, self.confusion, strict=True)
         }
-        bias = {"mean": _by_label(self.mean), "shares": _by_label(self.shares), "answered": _by_label(self.answered)}
+        bias = {
+            "mean": _rounded_by_label(self.mean),
+            "shares": _rounded_by_label(self.shares),
+            "answered": _rounded_by_label(self.answered),
+        }
         return {
             "n": self.n,
             **numbers,
@@ -197,8 +201,8 @@ class _Bins:
         return sizes, np.add.reduceat(self._p[drawn], starts), np.add.reduceat(mean_right[ties[drawn]], starts)
 
 
-def _by_label(values: Sequence[float]) -> dict[str, float]:
-    return {name: round(value, _DIGITS) for name, value in zip(_NAMES, values, strict=True)}
+def _rounded_by_label(values: Sequence[float]) -> dict[str, float]:
+    return by_label([round(value, _DIGITS) for value in values])
 
 
 def _rounded(value: float | None) -> float | None:

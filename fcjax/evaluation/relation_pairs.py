@@ -88,7 +88,7 @@ class LabelledPairs:
         }
 
 
-def read_label(value: Any) -> RelationType:
+def label_of(value: Any) -> RelationType:
     """The label that a data set writes as `value`. Raises `InputError`."""
     if isinstance(value, str) and (label := _LABELS.get(_BETWEEN.sub(" ", value.strip().casefold()))):
         return label
@@ -160,7 +160,7 @@ def _parse(value: Any, number: int) -> tuple[list[LabelledPair], int]:
     if isinstance(value, dict):
         if fields.has("label"):
             try:
-                label = read_label(value["label"])
+                label = label_of(value["label"])
             except InputError as error:
                 fields.faults += error.faults
         else:

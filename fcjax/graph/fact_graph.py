@@ -28,7 +28,7 @@ from fcjax.core.checks import (
     relation_faults,
 )
 from fcjax.core.errors import Fault, InputError, counted
-from fcjax.core.records import DISTRIBUTED, Case, Context, Distribution, MarkovModel, Relation, RelationType
+from fcjax.core.records import DISTRIBUTED, Case, Context, Distribution, MarkovModel, Relation, RelationType, by_label
 from fcjax.graph.factors import ATOM_PRIOR, OWN, PRESETS, Encoding, factor_slope, factor_table
 from fcjax.graph.selection import Kind, Version, merge, merge_parallel, own_contexts, p_of, says_nothing, select
 
@@ -267,7 +267,7 @@ class FactGraph:
             ],
             "edges": [
                 {"source": r.source, "target": r.target, "type": str(r.type), "probability": r.probability}
-                | ({} if r.distribution is None else {"distribution": _by_answer(r.distribution)})
+                | ({} if r.distribution is None else {"distribution": by_label(r.distribution)})
                 for r in self.relations
             ],
         }
@@ -336,10 +336,6 @@ def _distribution(value: Any, place: str, faults: list[Fault]) -> Distribution |
         allowed = f"an object with the probabilities of {', '.join(DISTRIBUTED)}, which add up to 1, or None"
         faults.append(Fault(f"distribution is {value!r:.60}; allowed: {allowed}", field=place))
     return parsed
-
-
-def _by_answer(distribution: Distribution) -> dict[str, float]:
-    return dict(zip(map(str, DISTRIBUTED), distribution, strict=True))
 
 
 def _type(relation: Relation) -> RelationType:

@@ -21,7 +21,6 @@ from fcjax.runs.checkpoint import Checkpoint
 from fcjax.runs.file_run import Finished, begin_run, cases_file
 from fcjax.runs.observer import RunObserver
 from fcjax.runs.preview import Choice, preview
-from fcjax.scoring.collapse import AnswerCounts
 from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import Fingerprints, completed
 from fcjax.scoring.summary import Summary
@@ -102,7 +101,6 @@ def critique_file(
     """
     choice = choice or Choice()
     report = CritiqueReport(Summary())
-    answers = AnswerCounts()  # in all cases
     with begin_run(
         source,
         out,
@@ -121,7 +119,6 @@ def critique_file(
         def finish(place: int, critique: Critique) -> Finished:
             checkpoint.forget(place)
             report.add(critique)
-            answers.add(AnswerCounts.of(critique.case))
             run.observer.case(critique, kept=False)
             record = case_to_dict(critique.case)
             line = orjson.dumps(record)
@@ -134,10 +131,11 @@ def critique_file(
 
         k = run.k(critic.settings.k)
         prints = Fingerprints(replace(critic.settings, k=k), feedback=True)
+        collapse = report.summary.answers.collapse  # in all cases together
         report.summary = Summary(k)
 
         def complete(row: Row, digest: bytes) -> Row:
-            row = completed(row, k, prints.of(digest), answers.collapse)
+            row = completed(row, k, prints.of(digest), collapse)
             report.summary.add(row)
             return row
 

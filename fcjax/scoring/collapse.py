@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from fcjax.core.records import Case, Relation, RelationType
-from fcjax.core.word_overlap import shared
 from fcjax.core.words import content_words, words
 
 UNRELATED: Final = 0.2
@@ -62,20 +61,18 @@ class AnswerCounts:
         answers = [one for one in case.relations or () if one.method and not one.status.failed]
         if not answers:
             return counts
-        atoms = {atom.id: atom.text for atom in case.atoms or ()}
-        contexts = {context.id: context.evidence for context in case.contexts or ()}
-        content = {id: content_words(text) for id, text in contexts.items()}
-        small = {id: _small_words(text) for id, text in contexts.items()}
+        atoms = {atom.id: _Words.of(atom.text) for atom in case.atoms or ()}
+        contexts = {context.id: _Words.of(context.evidence) for context in case.contexts or ()}
         said: defaultdict[str, defaultdict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
         for relation, atom, context in _pairs(answers, atoms, contexts):
             counts.labels[str(relation.type)] += 1
-            own = content_words(atoms[atom])
-            overlap = shared(atoms[atom], content[context])
+            claim, passage = atoms[atom], contexts[context]
+            overlap = len(claim.content & passage.content) / len(claim.content) if claim.content else 0.0
             neutral = relation.type is RelationType.NEUTRAL
             said[atom]["contradicted"].append(relation.type is RelationType.CONTRADICTION)
-            if overlap < UNRELATED and len(_small_words(atoms[atom]) & small[context]) > 1:
+            if overlap < UNRELATED and len(claim.small & passage.small) > 1:
                 said[atom]["unrelated"].append(not neutral)
-            elif overlap >= ALIKE and len(own) >= WORDS:
+            elif overlap >= ALIKE and len(claim.content) >= WORDS:
                 said[atom]["alike"].append(neutral)
         for piles in said.values():
             for name, those in piles.items():
@@ -119,13 +116,20 @@ REMEDY: Final = (
 )
 
 
-def _small_words(text: str) -> frozenset[str]:
-    """The short words of a text: two texts that share several of them are in one language."""
-    return frozenset(word for word in words(text) if len(word) <= 3 and word.isalpha())
+class _Words(NamedTuple):
+    """The words of a text: those that carry content, and the short ones, several of which two texts share if they are
+    in one language."""
+
+    content: frozenset[str]
+    small: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Words:
+        return cls(content_words(text), frozenset(word for word in words(text) if len(word) <= 3 and word.isalpha()))
 
 
 def _pairs(
-    relations: Iterable[Relation], atoms: dict[str, str], contexts: dict[str, str]
+    relations: Iterable[Relation], atoms: Collection[str], contexts: Collection[str]
 ) -> Iterable[tuple[Relation, str, str]]:
     """The relations between an atom and a context, with the ids of both."""
     for relation in relations:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from fcjax.core.checks import SUM_TOLERANCE, is_number
 from fcjax.core.errors import Fault, InputError, SettingsError
-from fcjax.core.records import DISTRIBUTED, Distribution, RelationType
+from fcjax.core.records import DISTRIBUTED, Distribution, RelationType, by_label
 
 LEAST: Final = 1e-6
 """What a probability of 0 counts as before its logarithm is taken, as in `labels.NEVER_CERTAIN`."""
@@ -77,10 +77,10 @@ class Calibration:
             "style": self.style,
             "template": self.template,
             "temperature": self.temperature,
-            "biases": _by_label(self.biases),
+            "biases": by_label(self.biases),
             "n_pairs": self.n_pairs,
-            "shares": None if self.shares is None else _by_label(self.shares),
-            "in_use": None if self.in_use is None else _by_label(self.in_use),
+            "shares": None if self.shares is None else by_label(self.shares),
+            "in_use": None if self.in_use is None else by_label(self.in_use),
             "digest": self.digest,
             "figures": dict(self.figures),
         }
@@ -140,10 +140,6 @@ def likeliest(q: Distribution, given: RelationType) -> tuple[RelationType, float
     """The label with the largest probability, and that probability; the `given` label on a tie, to rounding."""
     best = max(DISTRIBUTED, key=lambda label: (round(q[DISTRIBUTED.index(label)], 9), label is given))
     return best, q[DISTRIBUTED.index(best)]
-
-
-def _by_label(values: Distribution) -> dict[str, float]:
-    return dict(zip(map(str, DISTRIBUTED), values, strict=True))
 
 
 def _of_labels(

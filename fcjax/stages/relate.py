@@ -223,17 +223,17 @@ class Question:
 
     def request(self, missing: Sequence[int]) -> str:
         """What is said after an answer that could not be read, or not for the pairs at `missing`."""
-        ours = self.template.labels
-        labels = ", ".join(SPELLINGS if ours in (None, PAIRWISE_1.labels) else ours)
+        words = self.template.labels if self.template.labels != PAIRWISE_1.labels else None  # else names in brackets
+        labels = ", ".join(words or SPELLINGS)
         if self.packed:
             numbers = ", ".join(str(i + 1) for i in missing)
             return (
                 f"No label could be read for these numbers: {numbers}. Answer again for them, with one JSON object "
                 f"from each number to its label and nothing else. The labels: {labels}."
             )
-        if ours in (None, PAIRWISE_1.labels):
-            return f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
-        return f"No answer could be read. Answer again, with one of these words and nothing else: {labels}."
+        if words:
+            return f"No answer could be read. Answer again, with one of these words and nothing else: {labels}."
+        return f"No label could be read. Answer again, with one label in brackets and nothing else: {labels}."
 
 
 async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> list[Relation]:

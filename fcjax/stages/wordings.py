@@ -7,7 +7,7 @@ answer first says what the passage says, and then one of three plain words. Vers
 from __future__ import annotations
 
 import json
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from fcjax.core.checks import check_choice
 from fcjax.stages.templates import Example, Template
@@ -176,7 +176,6 @@ class Wording(NamedTuple):
     packed: Template
 
 
-Version = Literal["1", "2"]
 WORDINGS: Final[dict[str, Wording]] = {
     "1": Wording(PAIRWISE_1, PACKED_1),
     "2": Wording(PAIRWISE_2, PACKED_2),
@@ -186,5 +185,5 @@ PAIRWISE, PACKED = WORDINGS["2"]
 
 def wording(version: str) -> Wording:
     """The wording of a version. Raises `SettingsError`."""
-    check_choice("wording", version, get_args(Version))
+    check_choice("wording", version, WORDINGS)
     return WORDINGS[version]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from fcjax.core.errors import Fault, InputError
-from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
+from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status, by_label
 from fcjax.io.files.fields import (
     TEXTS,
     check_depth,
@@ -307,18 +307,17 @@ def _context_dict(context: Context) -> dict[str, Any]:
 
 def relation_to_dict(relation: Relation) -> dict[str, Any]:
     """The JSON object of a relation."""
+    q = relation.distribution
     return {
         "source": relation.source,
         "target": relation.target,
         "type": None if relation.type is None else str(relation.type),
         "probability": relation.probability,
-        **_known(status=_named(relation.status), method=relation.method, distribution=_by_label(relation.distribution)),
+        **_known(
+            status=_named(relation.status), method=relation.method, distribution=None if q is None else by_label(q)
+        ),
         **relation.extra,
     }
-
-
-def _by_label(distribution: Distribution | None) -> dict[str, float] | None:
-    return None if distribution is None else dict(zip(map(str, DISTRIBUTED), distribution, strict=True))
 
 
 def _known(**values: Any) -> dict[str, Any]:

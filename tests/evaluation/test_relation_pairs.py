@@ -10,7 +10,7 @@ from jsonl import write
 
 from fcjax import InputError
 from fcjax.core.records import RelationType
-from fcjax.evaluation.relation_pairs import LabelledPair, pairs_of, read_label, read_pairs
+from fcjax.evaluation.relation_pairs import LabelledPair, label_of, pairs_of, read_pairs
 
 ENTAILMENT, CONTRADICTION, NEUTRAL = RelationType.ENTAILMENT, RelationType.CONTRADICTION, RelationType.NEUTRAL
 
@@ -36,13 +36,13 @@ def row(label="entailment", premise="p", hypothesis="h", **more):
     ],
 )
 def test_labels_are_read_as_data_sets_write_them(text, label):
-    assert read_label(text) is label
+    assert label_of(text) is label
 
 
 @pytest.mark.parametrize("value", ["Widerspruch", "蕴含", "yes", "", None, True, [], {}, "equivalence"])
 def test_another_label_is_refused_with_the_allowed_ones(value):
     with pytest.raises(InputError, match="allowed: entailment, contradiction or neutral") as caught:
-        read_label(value)
+        label_of(value)
     assert caught.value.faults[0].field == "label"
     assert "different data sets" not in str(caught.value)
 
@@ -50,7 +50,7 @@ def test_another_label_is_refused_with_the_allowed_ones(value):
 @pytest.mark.parametrize("value", [0, 1, 2, "0", -1, 1.0])
 def test_numbers_are_refused_as_they_mean_different_labels(value):
     with pytest.raises(InputError, match="means different labels in different data sets"):
-        read_label(value)
+        label_of(value)
 
 
 @pytest.mark.parametrize("zipped", [False, True])

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from pdfs import pdf
 from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from served import served
 
 from fcjax.core.errors import SettingsError
@@ -380,24 +380,6 @@ def test_any_utf_8_decodes_to_its_text_whatever_the_header_says(text, charset, m
     body = text.encode()
     found = decode(body, charset, meta=meta)
     assert body.isascii() or found == text.removeprefix("\ufeff")
-
-
-def pdf(*pages):
-    """A PDF with a line of text on every page."""
-    writer = PdfWriter()
-    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1")})
-    font[NameObject("/BaseFont")] = NameObject("/Helvetica")
-    for text in pages:
-        page = writer.add_blank_page(600, 800)
-        page[NameObject("/Resources")] = DictionaryObject(
-            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
-        )
-        stream = DecodedStreamObject()
-        stream.set_data(f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET".encode())
-        page[NameObject("/Contents")] = stream
-    out = io.BytesIO()
-    writer.write(out)
-    return out.getvalue()
 
 
 def test_a_pdf_is_read_by_what_it_is():

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcjax.core.prompts import Reply, Token
-from fcjax.stages.parsing.labels import NEVER_CERTAIN, SPELLINGS, judged, probability, read_label, read_labels
+from fcjax.stages.parsing.labels import NEVER_CERTAIN, SPELLINGS, judged, read_label, read_labels
 
 LABELS = E, C, N = tuple(SPELLINGS)
+
+
+def probability(reply, found):
+    """The probability of the label that was given; None where it is not known."""
+    return None if (read := judged(reply, found)) is None else read.p
+
 
 ANSWERS = [
     # brackets

@@ -205,12 +205,6 @@ class Judged(NamedTuple):
     distribution: Distribution | None
 
 
-def probability(reply: Reply, found: FoundLabel) -> float | None:
-    """The model's probability of the label it gave, normalised over the three labels (see `judged`)."""
-    read = judged(reply, found)
-    return None if read is None else read.p
-
-
 def judged(reply: Reply, found: FoundLabel) -> Judged | None:
     """The model's probabilities of the three labels, where it gave `found`, a label in `reply.text` (SPEC 9).
 
