@@ -130,7 +130,7 @@ _WORKED = (
 
 PAIRWISE_2: Final = Template(
     "relate.pairwise/2",
-    "Passage: $premise\nClaim: $hypothesis",  # each on one line (see `quoted`); tags round them cost accuracy
+    "Passage: $premise\nClaim: $hypothesis",  # each on one line (see `quoted`)
     system=_SYSTEM,
     explains=True,
     examples=tuple(
