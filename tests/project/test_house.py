@@ -22,11 +22,25 @@ PACKAGES = {"fcjax": ROOT / "fcjax", "fcjax.kernels": ROOT / "kernels", "fcjax.i
 # rooms above it in this list only; the list of a floor's names is its whole description.
 ROOMS: dict[str, set[str]] = {
     "core": {"regex"},
-    "io": {"aiohttp", "bm25s", "filelock", "litellm", "numpy", "orjson", "pypdf", "trafilatura", "yarl"},
-    "kernels": {"jax", "jaxlib", "jaxtyping", "numba", "numpy"},
+    "io": {
+        "aiohttp",
+        "bm25s",
+        "filelock",
+        "huggingface_hub",
+        "litellm",
+        "numpy",
+        "orjson",
+        "pypdf",
+        "safetensors",
+        "tokenizers",
+        "trafilatura",
+        "yarl",
+    },
+    "kernels": {"flax", "jax", "jaxlib", "jaxtyping", "numba", "numpy"},
     "graph": {"jaxtyping", "numpy", "scipy"},
     "inference": {"jax", "jaxtyping", "numpy"},
-    "stages": {"jaxtyping", "numpy", "orjson"},
+    "stages": {"jaxtyping", "numpy", "orjson", "sentencex"},
+    "encoders": {"flax", "jax", "jaxtyping", "numpy", "optax", "tokenizers"},
     "scoring": {"jaxtyping", "numpy", "orjson", "scipy"},
     "critic": {"numpy", "orjson"},
     "correction": {"numpy", "orjson"},
@@ -45,10 +59,9 @@ ROOMS: dict[str, set[str]] = {
     "cli": {"click", "numpy", "orjson", "rich"},
 }
 CLOSED = {
-    "kernels": {"inference"},  # arrays in, arrays out: only inference knows what they mean
-    "io": {"critic", "correction", "runs", "evaluation", "cli"},  # stages and scoring do no input or output
+    "kernels": {"encoders", "inference"},  # arrays in, arrays out: only these know what they mean
+    "io": {"encoders", "critic", "correction", "runs", "evaluation", "cli"},  # stages and scoring do no input or output
 }
-NOT_YET = {"flax"}  # flax comes with the local relation model
 NEEDED_BY_OTHERS = {"jaxlib": "jax", "lxml_html_clean": "trafilatura"}
 MODULE = {"pyyaml": "yaml"}  # where a package's module has another name
 OPTIONAL = {"matplotlib"}  # imported on demand, with an error that names the extra
@@ -153,7 +166,7 @@ def test_every_import_is_declared():
     missing = {name for name in used if name.partition(".")[0] != "fcjax"} - declared
     assert not missing, f"add {sorted(missing)} to the dependencies of pyproject.toml"
     tested = {name for path in (ROOT / "tests").rglob("*.py") for name in imported(path)}
-    unused = declared - used - tested - NOT_YET - OPTIONAL - NEEDED_BY_OTHERS.keys()
+    unused = declared - used - tested - OPTIONAL - NEEDED_BY_OTHERS.keys()
     assert not unused, f"nothing imports {sorted(unused)}: take them out of the dependencies of pyproject.toml"
 
 

@@ -1,0 +1,1 @@
+"""Transformer encoders in Flax: arrays in, arrays out (SPEC 9, Local)."""
