@@ -143,6 +143,11 @@ class Store:
         writer = None if readonly else connect(place)
         return cls(place, connect(place, readonly=readonly), writer, clock)
 
+    @property
+    def readonly(self) -> bool:
+        """Whether nothing can be stored: it was opened read-only, or is closed."""
+        return self._thread is None
+
     def close(self) -> None:
         """Write what is left and close the file; a second call does nothing."""
         if self._thread is not None:

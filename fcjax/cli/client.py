@@ -13,7 +13,7 @@ from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
-from fcjax.io.http import Timeouts, Transport
+from fcjax.io.http import NoEndpoint, Timeouts, Transport
 from fcjax.io.pacing import Budget, RateLimit, Retry
 from fcjax.io.providers import LitellmTransport, Price, count_tokens, price_at
 from fcjax.io.store import Store, default_path
@@ -34,14 +34,16 @@ class ModelAccess(NamedTuple):
 
 
 @contextmanager
-def open_client(parameters: dict[str, Any], *, dry_run: bool = False) -> Iterator[ModelAccess]:
+def open_client(parameters: dict[str, Any], *, dry_run: bool = False, needed: bool = True) -> Iterator[ModelAccess]:
     """The client that `client_options` describe, with its store; their values are taken out of `parameters`.
 
-    A dry run only reads the store and does not create one. Raises `SettingsError`, `InputError` and `OutputError`.
+    Where it is not `needed`, as nothing will be asked, no endpoint has to be named. A dry run only reads the store and
+    does not create one. Raises `SettingsError`, `InputError` and `OutputError`.
     """
     given = {name: parameters.pop(name) for name in CLIENT}
     concurrency = given["concurrency"]
-    transport = open_transport(**{name: given[name] for name in ENDPOINT})
+    named = {name: given[name] for name in ENDPOINT}
+    transport: Endpoint | Transport = open_transport(**named) if needed else NoEndpoint()
     rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
     budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
     count = partial(count_tokens, transport.model) if given["litellm"] else None

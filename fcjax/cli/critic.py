@@ -28,7 +28,7 @@ from fcjax.scoring.settings import Settings
 from fcjax.stages.atomize import Atomizer
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
-from fcjax.stages.relate import RelationModel
+from fcjax.stages.relate import Relater, RelationModel
 from fcjax.stages.retrieve import EvidenceSearch
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
@@ -84,7 +84,7 @@ def open_critic(
     name = retriever_name(parameters)
     corpus, files = parameters.pop("corpus"), parameters.pop("templates")
     del parameters["retriever"]
-    config = relation_config(parameters, access.model, files.get("relate"))
+    config = relation_config(parameters, access, files.get("relate"))
     domains = _domains(parameters)
     pipeline = _pipeline(parameters, name, domains, files)
     numbers = {given: parameters.pop(given) for given in ("preset", "encoding", "context_prior", "atom_prior", "k")}
@@ -103,30 +103,37 @@ def open_critic(
     return critic.using(pipeline=replace(critic.pipeline, searches=name != "given"))
 
 
-def relation_config(parameters: dict[str, Any], name: str, template: str | None = None) -> RelationConfig:
-    """What `relation_options` describe, for the model of this `name`; their values are taken out of `parameters`.
+def relation_config(parameters: dict[str, Any], access: ModelAccess, template: str | None = None) -> RelationConfig:
+    """What `relation_options` describe, for the model of this access; their values are taken out of `parameters`.
 
     Raises `SettingsError`, also for the calibration of another model, style or wording, and `InputError`.
     """
     version, screen = parameters.pop("version"), parameters.pop("screen")
-    model = relation_model(parameters, name, template)
+    model = relation_model(parameters, access, template)
     return RelationConfig(version=version, screen=screen, model=model)
 
 
-def relation_model(parameters: dict[str, Any], name: str, template: str | None = None) -> RelationModel:
+def relation_model(parameters: dict[str, Any], access: ModelAccess, template: str | None = None) -> Relater:
     """What `asking_options` and `calibration` describe, as `relation_config` does."""
     style, file = parameters.pop("style"), parameters.pop("calibration")
+    folder = parameters.pop("relation_model")
     words = wording(parameters.pop("wording"))
     chosen = {name: parameters.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if template is not None:
         words = words._replace(**{style: with_words_of(getattr(words, style), template)})
+    calibration = None if file is None else load_calibration(file)
+    if folder is not None:
+        if template is not None:
+            raise SettingsError(f"--template {template} has no effect with --relation-model; remove one of them")
+        from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
+
+        return LocalRelationModel.open(folder, store=access.store, calibration=calibration)
     model = RelationModel(style=style, **words._asdict(), **chosen)
-    if file is None:
+    if calibration is None:
         return model
-    calibration = load_calibration(file)
-    calibration.check(name, style, model.template.name)
-    return replace(model, calibration=calibration)
+    calibration.check(access.model, style, model.template_name)
+    return model.calibrated(calibration)
 
 
 def with_words_of(template: Template, file: str) -> Template:

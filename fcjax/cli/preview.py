@@ -52,8 +52,8 @@ def show_preview(
             f"input and at most {known['completion_tokens']:,} output tokens; cost {_bounded(known['cost'])}"
             + ("" if complete else " so far; later stages depend on these and come on top")
         )
-    if critic.how.model.votes and "relate" in stages:
-        shell.echo(f"plus {critic.how.model.votes} prompts for each relation without logprobs")
+    if (votes := critic.how.model.settings().get("votes")) and "relate" in stages:
+        shell.echo(f"plus {votes} prompts for each relation without logprobs")
 
 
 def show_cases(count: int, lacking: Mapping[int, str]) -> None:

@@ -83,6 +83,13 @@ REQUIREMENTS: Final = (
     Requirement(("seed",), ("sample",), lambda v: v["sample"] is None, "without --sample", "add --sample N"),
     # Relations
     Requirement(
+        ("style", "pack", "votes", "default", "wording", "max_tokens"),
+        ("relation_model",),
+        lambda v: v["relation_model"] is not None,
+        "with --relation-model, which asks nothing",
+        "remove --relation-model",
+    ),
+    Requirement(
         ("pack",), ("style",), lambda v: v["style"] != "packed", "without --style packed", "add --style packed"
     ),
     Requirement(

@@ -45,8 +45,8 @@ def run(
     also_read = source, template, parameters["config"], parameters["calibration"]
     if plot is not None:
         check_plot(plot)
-    with open_client(parameters, dry_run=dry_run) as access:
-        model = relation_model(parameters, access.model, template)
+    with open_client(parameters, dry_run=dry_run, needed=parameters["relation_model"] is None) as access:
+        model = relation_model(parameters, access, template)
         for written in (out, plot):
             if written is not None:
                 refuse_input(written, access.store_path, *also_read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -38,8 +38,8 @@ def run(
     if as_json and out == "-":
         raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
-    with open_client(parameters, dry_run=dry_run) as access:
-        config = relation_config(parameters, access.model, parameters.pop("template"))
+    with open_client(parameters, dry_run=dry_run, needed=parameters["relation_model"] is None) as access:
+        config = relation_config(parameters, access, parameters.pop("template"))
         store = None if access.store_path is None else str(access.store_path)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
         about |= {"store": store, "settings": _settings(config)}
@@ -73,12 +73,8 @@ def run(
 def _settings(config: RelationConfig) -> dict[str, Any]:
     """The settings as JSON; templates by their names, a calibration by its digest."""
     calibration = config.model.calibration
-    model = asdict(replace(config.model, calibration=None))
-    del model["calibration"]
-    names = {"pairwise": config.model.pairwise.name, "packed": config.model.packed.name}
-    if calibration is not None:
-        names["calibration"] = calibration.digest
-    return {"version": config.version, "screen": config.screen, **model, **names}
+    names = {} if calibration is None else {"calibration": calibration.digest}
+    return {"version": config.version, "screen": config.screen, **config.model.settings(), **names}
 
 
 class RelateMonitor(RunObserver):
@@ -157,5 +153,5 @@ def _show_estimate(
             f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
             f"cost at most {dollars(found.cost)}"
         )
-        if config.model.votes:
-            shell.echo(f"plus {config.model.votes} prompts for each reply without logprobs")
+        if votes := config.model.settings().get("votes"):
+            shell.echo(f"plus {votes} prompts for each reply without logprobs")

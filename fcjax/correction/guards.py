@@ -17,7 +17,7 @@ from fcjax.core.records import Atom, Label, Relation, RelationType
 from fcjax.correction.evidence_reuse import statement_key
 from fcjax.critic.critic import Critique
 from fcjax.stages.answers import Ask, Reject, shown
-from fcjax.stages.relate import Pair, RelationModel, relate
+from fcjax.stages.relate import Pair, Relater, RelationModel
 
 Matching = Literal["relation", "text"]
 
@@ -78,7 +78,7 @@ class Guards:
         return None
 
     async def loss(
-        self, before: Critique, after: Critique, model: RelationModel, ask: Ask, reject: Reject | None = None
+        self, before: Critique, after: Critique, model: Relater, ask: Ask, reject: Reject | None = None
     ) -> Loss | None:
         """Why a revision is refused for losing atoms that were supported `before`; None if it is not.
 
@@ -126,10 +126,12 @@ def supported(critique: Critique) -> list[Atom]:
 
 
 async def _related(
-    atoms: list[Atom], response: str, model: RelationModel, ask: Ask, reject: Reject | None
+    atoms: list[Atom], response: str, model: Relater, ask: Ask, reject: Reject | None
 ) -> dict[str, Relation]:
-    """The relations between a response and atoms, by the atoms' ids; asked in packs."""
+    """The relations between a response and atoms, by the atoms' ids; a language model is asked in packs."""
     pairs = [Pair("response", atom.id, response, atom.text) for atom in atoms]
-    questions = replace(model, style="packed", votes=0, calibration=None).questions(pairs)
-    found = [relation for question in questions for relation in await relate(question, ask, reject)]
+    model = model.uncalibrated()
+    if isinstance(model, RelationModel):
+        model = replace(model, style="packed", votes=0)
+    found = [one for question in model.questions(pairs) for one in await model.answer(question, ask, reject)]
     return {relation.target: relation for relation in found}

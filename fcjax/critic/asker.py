@@ -21,6 +21,11 @@ class Asker:
     def end(self) -> FcjaxError | None:
         return self._end
 
+    @property
+    def model(self) -> str | None:
+        """The name of the model that is asked; None where none is."""
+        return self.client.model
+
     def raise_end(self) -> None:
         """Raise the error that ends the run, once all that was asked is answered: `end`, or `SettingsError` where the
         endpoint was never reached, which with few prompts is only known then."""
@@ -37,6 +42,26 @@ class Asker:
 
     async def reject(self, prompt: Prompt) -> None:
         await self.client.reject(prompt)
+
+
+class NoAsker(Asker):
+    """In the place of an asker where no model is to be asked, as when relations are read locally."""
+
+    def __init__(self) -> None:
+        self._end = None
+
+    @property
+    def model(self) -> None:
+        return None
+
+    def raise_end(self) -> None:
+        pass
+
+    async def ask(self, prompt: Prompt) -> Reply | Failure:
+        return Failure("no_model", "there is no endpoint to ask; name one with --base-url, or in where=")
+
+    async def reject(self, prompt: Prompt) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +107,22 @@ class Meter(Asker):
     """Asks through another asker, which knows when the run ends, and adds up the cost."""
 
     def __init__(self, asker: Asker):
-        super().__init__(asker.client)
         self._asker = asker
         self.cost = Cost()
 
     @property
     def end(self) -> FcjaxError | None:
         return self._asker.end
+
+    @property
+    def model(self) -> str | None:
+        return self._asker.model
+
+    def raise_end(self) -> None:
+        self._asker.raise_end()
+
+    async def reject(self, prompt: Prompt) -> None:
+        await self._asker.reject(prompt)
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
         answer = await self._asker.ask(prompt)

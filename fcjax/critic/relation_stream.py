@@ -21,7 +21,7 @@ from fcjax.graph.selection import Version
 from fcjax.io.client import Client
 from fcjax.io.window import Window, each
 from fcjax.stages.calibration import Calibration
-from fcjax.stages.relate import Agenda, Question, RelationModel, relate
+from fcjax.stages.relate import Agenda, Relater, RelationModel
 from fcjax.stages.screen import Screen
 from fcjax.stages.traces import related, with_related
 
@@ -36,7 +36,7 @@ class RelationConfig:
     """
 
     version: Version = "FR2"
-    model: RelationModel = field(default_factory=RelationModel)
+    model: Relater = field(default_factory=RelationModel)
     screen: float | None = None
     calibration: InitVar[Calibration | None] = None
 
@@ -44,7 +44,7 @@ class RelationConfig:
         check_choice("version", self.version, get_args(Version))
         check_number("screen", self.screen, 0, 1, none=True)
         if calibration is not None:
-            object.__setattr__(self, "model", replace(self.model, calibration=calibration))
+            object.__setattr__(self, "model", self.model.calibrated(calibration))
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class _CaseQuestion(NamedTuple):
 
     case: _OpenCase
     place: int
-    question: Question | None
+    question: Any  # None where there is none
     last: bool
 
 
@@ -105,7 +105,7 @@ class _OpenCase:
             except InputError as error:
                 self.case = unusable(case, *error.faults)
 
-    def questions(self) -> Iterator[Question]:
+    def questions(self) -> Iterator[Any]:
         """The questions that are left to ask."""
         if self._agenda is None:
             return iter(())
@@ -156,7 +156,7 @@ class _OpenCase:
                 "model": name,
                 "version": self._how.version,
                 "style": self._how.model.style,
-                "template": self._how.model.template.name,
+                "template": self._how.model.template_name,
                 **({} if calibration is None else {"calibration": calibration.digest}),
                 "asked": len(relations),
                 "failed": len(failed),
@@ -193,7 +193,7 @@ def unusable(case: Case, *faults: Fault) -> Case:
     return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": reason})
 
 
-def questions(case: Case, how: RelationConfig) -> Iterator[Question]:
+def questions(case: Case, how: RelationConfig) -> Iterator[Any]:
     """What is to be asked about a case, one at a time; nothing where it lacks atoms or contexts, or has failed."""
     return _OpenCase(case, how).questions()
 
@@ -221,7 +221,7 @@ async def relate_cases(
     counts = counts or RelationCounts()
     asker = client if isinstance(client, Asker) else Asker(client)
     if how.model.calibration is not None:
-        how.model.calibration.check(asker.client.model, how.model.style, how.model.template.name)
+        how.model.calibration.check(how.model.named(asker.model), how.model.style, how.model.template_name)
     room = asyncio.Semaphore(window)
     opened: deque[_OpenCase] = deque()
 
@@ -235,7 +235,7 @@ async def relate_cases(
                 yield asked
 
     async def work(asked: _CaseQuestion) -> list[Relation]:
-        return [] if asked.question is None else await relate(asked.question, asker.ask, asker.reject)
+        return [] if asked.question is None else await how.model.answer(asked.question, asker.ask, asker.reject)
 
     answers = Window(pending(), work, window)
     try:
@@ -246,7 +246,7 @@ async def relate_cases(
             while opened and opened[0].done:
                 case = opened.popleft()
                 if not asker.end:
-                    yield case.finished(asker.client.model, counts)
+                    yield case.finished(how.model.named(asker.model), counts)
                 room.release()
     finally:
         await answers.close()

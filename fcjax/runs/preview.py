@@ -123,8 +123,7 @@ def settings_of(critic: Critic, choice: Choice | None = None) -> dict[str, Any]:
 def _relations(how: RelationConfig) -> dict[str, Any]:
     """How relations are asked for; a calibration by its digest, and only where there is one."""
     calibration = how.model.calibration
-    model = described(replace(how.model, calibration=None))
-    del model["calibration"]
+    model = how.model.settings()
     if calibration is not None:
         model["calibration"] = calibration.digest
     return {"version": how.version, "model": model, "screen": described(how.screen)}
@@ -205,6 +204,8 @@ class _Rehearsal:
     def prompts(self, stage: Stage, case: Case) -> Iterator[Prompt]:
         """What `stage` asks about a case."""
         if stage == "relate":
+            if not self._how.model.asks:
+                return iter(())
             return (question.prompt() for question in questions(case, self._how))
         asked: list[Prompt] = []
 

@@ -74,6 +74,8 @@ def estimate_file(
     how = how or RelationConfig()
     with readable_twice(source) as path:
         _preview(path, how.version, limit)
+        if not how.model.asks:
+            return in_own_loop(client.estimate(iter(()), count_tokens=count_tokens))
         prompts = (question.prompt() for case in _cases(path, limit) for question in questions(case, how))
         return in_own_loop(client.estimate(prompts, count_tokens=count_tokens))
 

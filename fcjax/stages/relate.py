@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby, islice
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from fcjax.core.checks import check_choice, check_number, is_number
 from fcjax.core.errors import SettingsError
@@ -118,6 +118,42 @@ def _unusable(status: Status, text: str) -> str | None:
     return None if text.strip() else "it has no text"
 
 
+class Relater(Protocol):
+    """What a relation model is to a run: questions about pairs, and the relations that answer them.
+
+    `RelationModel` asks a language model, and `encoders.LocalRelationModel` reads the pairs itself.
+    """
+
+    @property
+    def style(self) -> str: ...
+    @property
+    def template_name(self) -> str: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether a language model is asked, so that an endpoint is needed."""
+
+    def settings(self) -> dict[str, Any]:
+        """All that changes its answers but for the model's name and the calibration, as JSON."""
+
+    def named(self, endpoint_model: str | None) -> str:
+        """The name of the model that answers, where the endpoint's is this."""
+
+    def uncalibrated(self) -> Relater:
+        """The same, without a calibration."""
+
+    def calibrated(self, calibration: Calibration) -> Relater:
+        """The same, with this calibration."""
+
+    def questions(self, pairs: Iterable[Pair]) -> Iterator[Any]:
+        """The questions about all of `pairs`, each with the `pairs` that it asks about."""
+
+    async def answer(self, question: Any, ask: Ask, reject: Reject | None = None) -> list[Relation]:
+        """The relation of each pair of a question, in order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationModel:
     """How relations are asked for. The model that answers is chosen elsewhere.
@@ -152,6 +188,37 @@ class RelationModel:
     def template(self) -> Template:
         """The wording of the style in use."""
         return self.packed if self.style == "packed" else self.pairwise
+
+    @property
+    def template_name(self) -> str:
+        """The name of the wording, with its version."""
+        return self.template.name
+
+    @property
+    def asks(self) -> bool:
+        """That a language model is asked."""
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        """The fields as JSON, templates by their names, without the calibration."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "calibration"}
+        return given | {"pairwise": self.pairwise.name, "packed": self.packed.name}
+
+    def named(self, endpoint_model: str | None) -> str:
+        """The name of the model that answers: the endpoint's."""
+        return endpoint_model or ""
+
+    def uncalibrated(self) -> RelationModel:
+        """The same, without its calibration."""
+        return replace(self, calibration=None)
+
+    def calibrated(self, calibration: Calibration) -> RelationModel:
+        """The same, with this calibration."""
+        return replace(self, calibration=calibration)
+
+    async def answer(self, question: Question, ask: Ask, reject: Reject | None = None) -> list[Relation]:
+        """The relation of each pair of a question, in order; see `relate`."""
+        return await relate(question, ask, reject)
 
     def questions(self, pairs: Iterable[Pair]) -> Iterator[Question]:
         """The questions that ask about all of `pairs`, one at a time."""
@@ -264,7 +331,7 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     return [
         _relation(pair, answers[i], [ballot[i].label for ballot in ballots if i in ballot], question.model)
         if i in answers
-        else _failed(pair, asked.why)
+        else failed(pair, asked.why)
         for i, pair in enumerate(question.pairs)
     ]
 
@@ -293,7 +360,8 @@ def _laplace(counts: Counter[RelationType], label: RelationType) -> float:
     return (counts[label] + 1) / (counts.total() + len(DISTRIBUTED))
 
 
-def _failed(pair: Pair, why: str) -> Relation:
+def failed(pair: Pair, why: str) -> Relation:
+    """The relation of a pair that has no answer, and why; its kind comes before a colon."""
     return Relation(
         source=pair.source,
         target=pair.target,

@@ -43,6 +43,12 @@ _answers = options(
     ),
     _relations("--max-tokens", type=COUNT, metavar="N", help="Maximum tokens per answer. [default: 256]"),
 )
+relation_model = _relations(
+    "--relation-model",
+    metavar="FOLDER",
+    help="Read the relations with a local encoder, instead of asking the model: its folder, as on Hugging Face's hub, "
+    "or its name there.",
+)
 calibration = _relations(
     "--calibration",
     metavar="FILE",
@@ -50,7 +56,7 @@ calibration = _relations(
     help="File of `fcjax calibrate -o` for this model, style and wording, to apply to its probabilities.",
 )
 
-asking_options = options(_style, _answers)
+asking_options = options(relation_model, _style, _answers)
 """How a relation model is asked; `fcjax.cli.critic.relation_model` reads them."""
 
 relation_options = options(
@@ -64,6 +70,7 @@ relation_options = options(
         help="Pairs to ask about. FR1: each atom with its own contexts; FR2: each atom with every context; FR3: also "
         "contexts with each other.",
     ),
+    relation_model,
     _style,
     _relations(
         "--screen",

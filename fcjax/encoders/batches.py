@@ -1,0 +1,48 @@
+"""Rows of different lengths in batches of few shapes, so that few programs are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+LENGTHS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192)
+"""The lengths of batches, in tokens: a row goes to the first that holds it."""
+SMALL: Final = 8
+"""A batch of the last few rows has this fraction of the rows, so that a few pairs do not cost a whole batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows that run together: their places, in a batch of `rows` rows of `length` tokens. Spare rows are masked."""
+
+    places: tuple[int, ...]
+    rows: int
+    length: int
+
+
+def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
+    """Batches of about `tokens` tokens for rows of these lengths (at most `longest`), long ones first.
+
+    For each length there are two sizes, whole batches and small ones; so the compiled programs are at most twice the
+    lengths in use.
+    """
+    groups: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        groups.setdefault(bucket(length, longest), []).append(place)
+    made = []
+    for length, places in sorted(groups.items(), reverse=True):
+        places.sort(key=lambda place: lengths[place])
+        rows = max(1, tokens // length)
+        small = max(1, rows // SMALL)
+        at = 0
+        while (left := len(places) - at) > 0:
+            take = rows if left > rows // 2 else small
+            made.append(Batch(tuple(places[at : at + take]), take, length))
+            at += take
+    return made
+
+
+def bucket(length: int, longest: int) -> int:
+    """The length of the batch for a row of `length` tokens."""
+    return next((size for size in LENGTHS if length <= size <= longest), longest)

@@ -1,0 +1,85 @@
+"""Embeddings of passages and claims by a local encoder: mean-pooled, of length 1 (SPEC 9, Local)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from fcjax.core.checks import check_number
+from fcjax.encoders.batches import batches
+from fcjax.encoders.network import Network
+from fcjax.encoders.relation_model import TOKENS
+from fcjax.encoders.tokens import Tokens
+from fcjax.encoders.windows import spans
+from fcjax.io.model_folder import ModelFolder, open_model
+
+
+@dataclass(eq=False)
+class Embedder:
+    """An encoder that embeds texts, one by one. Make it with `open`."""
+
+    folder: ModelFolder
+    network: Network
+    tokens: Tokens
+    length: int  # tokens of a text that are read at a time, special ones included
+    batch_tokens: int
+
+    @classmethod
+    def open(
+        cls, where: str | os.PathLike[str] | ModelFolder, *, length: int = 256, dtype: str | None = None
+    ) -> Embedder:
+        """The encoder of a folder laid out as on Hugging Face's hub, or of a name there.
+
+        Raises `InputError` where the folder lacks something or is of a kind that is not known, and `SettingsError`.
+        """
+        import jax
+
+        check_number("length", length, 16, 1 << 15, whole=True)
+        folder = where if isinstance(where, ModelFolder) else open_model(where)
+        platform = jax.default_backend()
+        network = Network.of(
+            folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
+        )
+        tokens = Tokens(folder.tokenizer(), pad=int(folder.config.get("pad_token_id") or 0))
+        return cls(folder, network, tokens, min(length, network.max_length), TOKENS.get(platform, TOKENS["gpu"]))
+
+    @property
+    def name(self) -> str:
+        """The folder's name and digest."""
+        return self.folder.name
+
+    def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N H"]:
+        """The embeddings of texts, float32, of length 1; zeros for a text without words.
+
+        Equal texts are embedded once. A text that is longer than `length` tokens has the mean of its windows'.
+        """
+        distinct = list(dict.fromkeys(texts))
+        frame, room = self.tokens.single, self.length - self.tokens.single.size
+        parts: list[tuple[int, np.ndarray]] = []
+        for place, ids in enumerate(self.tokens.of(distinct)):
+            parts += [(place, ids[start:end]) for start, end in spans(len(ids), room) if end]
+        sums = np.zeros((len(distinct), self.network.width), np.float32)
+        for batch in batches([len(ids) + frame.size for _, ids in parts], self.batch_tokens, self.length):
+            ids = np.full((batch.rows, batch.length), self.tokens.pad, np.int32)
+            mask = np.zeros_like(ids)
+            for row, place in enumerate(batch.places):
+                whole = np.concatenate([frame.first, parts[place][1], frame.last])
+                ids[row, : len(whole)] = whole
+                mask[row, : len(whole)] = 1
+            made = np.asarray(self.network.embed(ids, mask, np.zeros_like(ids)), np.float32)[: len(batch.places)]
+            np.add.at(sums, [parts[place][0] for place in batch.places], made)
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        whole = sums / np.where(norms > 0, norms, 1)
+        where = {text: place for place, text in enumerate(distinct)}
+        found: Float[np.ndarray, "N H"] = whole[[where[text] for text in texts]]
+        return found
+
+    def cosines(self, pairs: Sequence[tuple[str, str]]) -> Float[np.ndarray, " N"]:
+        """The cosine of the embeddings of each pair of texts, float64, from -1 to 1."""
+        left, right = self.embed([a for a, _ in pairs]), self.embed([b for _, b in pairs])
+        cosines: Float[np.ndarray, " N"] = np.clip(np.einsum("nh,nh->n", left, right, dtype=np.float64), -1, 1)
+        return cosines

@@ -1,0 +1,301 @@
+"""A local relation model: an encoder that reads a passage and a claim, on the device of the engine (SPEC 9, Local).
+
+It stands where `RelationModel` stands, and needs no endpoint. Pairs from many cases are gathered while the device is
+at work, and run together in batches of few shapes, in a thread of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import orjson
+from jaxtyping import Float
+
+from fcjax.core.checks import check_number
+from fcjax.core.prompts import Prompt, Reply
+from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
+from fcjax.encoders.batches import Batch, batches
+from fcjax.encoders.config import LabelMap, read_labels
+from fcjax.encoders.network import Network
+from fcjax.encoders.tokens import Tokens
+from fcjax.encoders.windows import nearest
+from fcjax.io.model_folder import ModelFolder, open_model
+from fcjax.stages.answers import Ask, Reject
+from fcjax.stages.calibration import LEAST, Calibration, likeliest
+from fcjax.stages.relate import Pair, failed
+
+if TYPE_CHECKING:
+    from fcjax.io.store import Store
+
+READING: Final = "relate.local/1"
+"""How pairs are read: passages whole, of long ones the nearest window. Part of the key of every stored answer."""
+LEAST_WINDOW: Final = 32
+"""Tokens of a passage that must fit beside a claim; else the claim is too long for the model."""
+TOKENS: Final = {"cpu": 4096, "gpu": 65536, "tpu": 65536}
+"""Tokens in a batch, by the platform of the device."""
+
+
+class Judgement(NamedTuple):
+    """What the model says of one pair, before calibration."""
+
+    distribution: Distribution | None  # None where there is none, and `why` says so
+    why: str = ""
+    window: tuple[int, int] | None = None  # the characters of the passage that were read, where it was not all
+
+
+@dataclass(frozen=True, slots=True)
+class PairGroup:
+    """Pairs of one passage, which are answered and stored together."""
+
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(eq=False)
+class LocalRelationModel:
+    """The relation model in a folder. Make it with `open`; use it in one event loop at a time."""
+
+    folder: ModelFolder
+    network: Network
+    labels: LabelMap
+    tokens: Tokens
+    length: int  # tokens of a pair, at most
+    batch_tokens: int
+    store: Store | None = None
+    calibration: Calibration | None = None
+    pack: int = 64  # pairs that are stored together, at most
+    style: str = "local"
+    template_name: str = READING
+    _waiting: list[tuple[tuple[Pair, ...], asyncio.Future[list[Judgement]]]] = field(default_factory=list, repr=False)
+    _runner: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        where: str | os.PathLike[str] | ModelFolder,
+        *,
+        store: Store | None = None,
+        calibration: Calibration | None = None,
+        length: int = 512,
+        dtype: str | None = None,
+        batch_tokens: int | None = None,
+    ) -> LocalRelationModel:
+        """The model of a folder laid out as on Hugging Face's hub, or of a name there.
+
+        Answers are kept in `store`, under a digest of the weights. `length` is the most tokens of a pair, special ones
+        included; the model's own limit where that is less. `dtype` is float32 or bfloat16, by default bfloat16 on
+        accelerators. A calibration that lies in the folder is used where none is given. Raises `InputError` where the
+        folder lacks something or is of a kind that is not known, and `SettingsError`.
+        """
+        import jax
+
+        check_number("length", length, 2 * LEAST_WINDOW, 1 << 15, whole=True)
+        check_number("batch_tokens", batch_tokens, 1, 1 << 24, whole=True, none=True)
+        folder = where if isinstance(where, ModelFolder) else open_model(where)
+        platform = jax.default_backend()
+        labels = read_labels(folder.config)
+        network = Network.of(
+            folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
+        )
+        tokens = Tokens(folder.tokenizer(), pad=int(folder.config.get("pad_token_id") or 0))
+        if calibration is None and "calibration" in folder.extra:
+            calibration = Calibration.from_dict(folder.extra["calibration"])
+        made = cls(
+            folder=folder,
+            network=network,
+            labels=labels,
+            tokens=tokens,
+            length=min(length, network.max_length),
+            batch_tokens=batch_tokens or TOKENS.get(platform, TOKENS["gpu"]),
+            store=store,
+            calibration=calibration,
+        )
+        made.check(calibration)
+        return made
+
+    @property
+    def name(self) -> str:
+        """The folder's name and digest."""
+        return self.folder.name
+
+    @property
+    def asks(self) -> bool:
+        """That no language model is asked."""
+        return False
+
+    def settings(self) -> dict[str, Any]:
+        """All that changes the answers, as JSON."""
+        return {"style": self.style, "model": self.name, "reading": self.template_name, "length": self.length}
+
+    def named(self, endpoint_model: str | None) -> str:
+        """The name that rows and calibrations have for the model; the endpoint's one does not matter."""
+        return self.name
+
+    def check(self, calibration: Calibration | None) -> None:
+        """Raise `SettingsError` unless the calibration is of this model."""
+        if calibration is not None:
+            calibration.check(self.name, self.style, self.template_name)
+
+    def uncalibrated(self) -> LocalRelationModel:
+        """The same model, without its calibration."""
+        return replace(self, calibration=None)
+
+    def calibrated(self, calibration: Calibration) -> LocalRelationModel:
+        """The same model, with this calibration. Raises `SettingsError` where it is another's."""
+        self.check(calibration)
+        return replace(self, calibration=calibration)
+
+    def questions(self, pairs: Iterable[Pair]) -> Iterator[PairGroup]:
+        """Groups of pairs that share a passage, one at a time."""
+        for _, group in groupby(pairs, lambda pair: (pair.source, pair.kind)):
+            while pack := tuple(islice(group, self.pack)):
+                yield PairGroup(pack)
+
+    async def answer(self, question: PairGroup, ask: Ask | None = None, reject: Reject | None = None) -> list[Relation]:
+        """The relation of each pair, in order; no model is asked. See `stages.relate.relate` for what they hold."""
+        found = await self._stored(question)
+        if found is None:
+            result: asyncio.Future[list[Judgement]] = asyncio.get_running_loop().create_future()
+            self._waiting.append((question.pairs, result))
+            if self._runner is None or self._runner.done():
+                self._runner = asyncio.create_task(self._run())
+            found = await result
+            await self._keep(question, found)
+        return [self._relation(pair, one) for pair, one in zip(question.pairs, found, strict=True)]
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
+        """What the model says of each (premise, hypothesis), before calibration. Neither stores nor looks up."""
+        frame, room = self.tokens.frame, self.length - self.tokens.frame.size
+        premises = self.tokens.of(premise for premise, _ in pairs)
+        claims = self.tokens.of(claim for _, claim in pairs)
+        found: list[Judgement | None] = [None] * len(pairs)
+        windows: dict[int, tuple[int, int]] = {}
+        places, lengths = [], []
+        for place, (premise, claim) in enumerate(zip(premises, claims, strict=True)):
+            space = room - len(claim)
+            if not len(claim) or not len(premise):
+                found[place] = Judgement(None, f"{'the claim' if len(premise) else 'the passage'} has no text")
+            elif space < min(LEAST_WINDOW, len(premise)):
+                found[place] = Judgement(
+                    None, f"the claim has {len(claim)} tokens; allowed: {room - LEAST_WINDOW} beside a passage"
+                )
+            else:
+                if len(premise) > space:
+                    windows[place] = nearest(premise, claim, space)
+                places.append(place)
+                lengths.append(min(len(premise), space) + len(claim) + frame.size)
+        for batch in batches(lengths, self.batch_tokens, self.length):
+            its = [places[i] for i in batch.places]
+            rows = [(premises[i][slice(*windows[i])] if i in windows else premises[i], claims[i]) for i in its]
+            for i, q in zip(its, self._distributions(batch, rows), strict=True):
+                window = self.tokens.place(pairs[i][0], *windows[i]) if i in windows else None
+                if np.isfinite(q).all():
+                    found[i] = Judgement((float(q[0]), float(q[1]), float(q[2])), window=window)
+                else:
+                    found[i] = Judgement(None, "the model gave no finite numbers", window)
+        return [one for one in found if one is not None]
+
+    def _distributions(self, batch: Batch, rows: list[tuple[Any, Any]]) -> Float[np.ndarray, "N 3"]:
+        """The distributions of the rows of one batch, no probability below `LEAST`, rounded to 6 digits so that equal
+        runs have equal files."""
+        ids = np.full((batch.rows, batch.length), self.tokens.pad, np.int32)
+        types = np.zeros_like(ids)
+        mask = np.zeros_like(ids)
+        for row, (premise, claim) in enumerate(rows):
+            mask[row, : self.tokens.frame.fill(ids[row], types[row], premise, claim)] = 1
+        logits = np.asarray(self.network.logits(ids, mask, types), np.float64)[: len(rows)]
+        q = LEAST + (1 - len(DISTRIBUTED) * LEAST) * self.labels.distribution(logits)
+        rounded: Float[np.ndarray, "N 3"] = np.round(q, 6)
+        return rounded
+
+    async def _run(self) -> None:
+        """Answer what is waiting, as much at a time as has gathered, until nothing is."""
+        while self._waiting:
+            await asyncio.sleep(0.001)  # the workers that were just given answers bring their next questions
+            taken, self._waiting = self._waiting, []
+            pairs = [(pair.premise, pair.hypothesis) for group, _ in taken for pair in group]
+            try:
+                found = iter(await asyncio.to_thread(self.judge, pairs))
+            except BaseException as error:
+                for _, result in taken:
+                    if not result.done():
+                        result.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+                if not isinstance(error, Exception):
+                    raise
+                continue
+            for group, result in taken:
+                its = list(islice(found, len(group)))
+                if not result.done():
+                    result.set_result(its)
+
+    def _relation(self, pair: Pair, found: Judgement) -> Relation:
+        extra = {} if found.window is None else {"window": list(found.window)}
+        if found.distribution is None:
+            one = failed(pair, f"local model: {found.why}")
+            return replace(one, extra={**one.extra, **extra})
+        q = found.distribution if self.calibration is None else self.calibration.apply(found.distribution)
+        label, p = likeliest(q, RelationType.NEUTRAL)
+        return Relation(
+            source=pair.source,
+            target=pair.target,
+            type=label,
+            probability=p,
+            method="local",
+            distribution=q,
+            status=Status.OK,
+            extra=extra,
+        )
+
+    def _prompt(self, group: PairGroup) -> Prompt:
+        """The group as an entry of the store; nothing of it is ever sent."""
+        texts = (("premise", group.pairs[0].premise), *(("hypothesis", pair.hypothesis) for pair in group.pairs))
+        return Prompt(messages=texts, template=READING, max_tokens=self.length)
+
+    async def _stored(self, group: PairGroup) -> list[Judgement] | None:
+        if self.store is None:
+            return None
+        kept = await self.store.get(self._key(group))
+        if not isinstance(kept, Reply):
+            return None
+        return read_judgements(kept.text, len(group.pairs))
+
+    async def _keep(self, group: PairGroup, found: list[Judgement]) -> None:
+        if self.store is None or self.store.readonly:
+            return
+        text = orjson.dumps([[one.distribution, one.why, one.window] for one in found]).decode()
+        reply = Reply(text=text, model=self.name, finish="stop")
+        await self.store.put(
+            self._key(group), prompt=self._prompt(group), endpoint="local", model=self._model, outcome=reply, cost=0.0
+        )
+
+    @property
+    def _model(self) -> str:
+        return f"{self.folder.digest} {self.network.dtype}"
+
+    def _key(self, group: PairGroup) -> str:
+        from fcjax.io.store import prompt_key
+
+        return prompt_key("local", self._model, self._prompt(group))
+
+
+def read_judgements(text: str, count: int) -> list[Judgement] | None:
+    """The judgements of a stored answer; None where it is none, as of a damaged store."""
+    try:
+        rows = orjson.loads(text)
+        made = [
+            Judgement(
+                None if q is None else (float(q[0]), float(q[1]), float(q[2])),
+                str(why),
+                None if window is None else (int(window[0]), int(window[1])),
+            )
+            for q, why, window in rows
+        ]
+    except (ValueError, TypeError, IndexError):
+        return None
+    good = all(one.distribution is None or abs(sum(one.distribution) - 1) < 1e-3 for one in made)
+    return made if good and len(made) == count else None
