@@ -37,7 +37,7 @@ def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
         small = max(1, rows // SMALL)
         at = 0
         while (left := len(places) - at) > 0:
-            take = rows if left > rows // 2 else small
+            take = rows if left > rows - small else small
             made.append(Batch(tuple(places[at : at + take]), take, length))
             at += take
     return made

@@ -62,7 +62,7 @@ class Embedder:
         parts: list[tuple[int, np.ndarray]] = []
         for place, ids in enumerate(self.tokens.of(distinct)):
             parts += [(place, ids[start:end]) for start, end in spans(len(ids), room) if end]
-        sums = np.zeros((len(distinct), self.network.width), np.float32)
+        sums = np.zeros((len(distinct), self.network.architecture.hidden), np.float32)
         for batch in batches([len(ids) + frame.size for _, ids in parts], self.batch_tokens, self.length):
             ids = np.full((batch.rows, batch.length), self.tokens.pad, np.int32)
             mask = np.zeros_like(ids)

@@ -21,7 +21,7 @@ from fcjax.core.checks import check_number
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
 from fcjax.encoders.batches import Batch, batches
-from fcjax.encoders.config import LabelMap, read_labels
+from fcjax.encoders.config import LogitLabels, read_labels
 from fcjax.encoders.network import Network
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import nearest
@@ -62,7 +62,7 @@ class LocalRelationModel:
 
     folder: ModelFolder
     network: Network
-    labels: LabelMap
+    labels: LogitLabels
     tokens: Tokens
     length: int  # tokens of a pair, at most
     batch_tokens: int
@@ -275,7 +275,7 @@ class LocalRelationModel:
 
     @property
     def _model(self) -> str:
-        return f"{self.folder.digest} {self.network.dtype}"
+        return f"{self.folder.digest} {self.network.module.dtype}"
 
     def _key(self, group: PairGroup) -> str:
         from fcjax.io.store import prompt_key
