@@ -54,9 +54,9 @@ def run(
         pairs = read_pairs(source)
         if limit is not None:
             pairs = replace(pairs, pairs=pairs.pairs[:limit])
+        _warn_of_rows(pairs)
         if out is not None:
             check_labels(pairs)
-        _warn_of_rows(pairs)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint}
         about["store"] = None if access.store_path is None else str(access.store_path)
         if dry_run:

@@ -157,7 +157,9 @@ async def examine(
     progress: Callable[[int], None] | None = None,
 ) -> Exam:
     """Ask about every pair, and compare with people's labels. Raises what `ask_pairs` raises."""
-    model = model or RelationModel()
+    model = RelationModel() if model is None else model
+    if not isinstance(model, RelationModel):
+        raise SettingsError(f"the relation model is {model!r:.60}; allowed: a RelationModel, or None")
     asker = Meter(client if isinstance(client, Asker) else Asker(client))
     if model.calibration is not None:
         model.calibration.check(asker.client.model, model.style, model.template.name)
@@ -267,12 +269,10 @@ def calibrate(
 
 def checked_shares(shares: Sequence[float]) -> Distribution:
     """Shares of entailment, contradiction and neutral, which add up to 1. Raises `SettingsError`."""
-    good = len(shares) == len(DISTRIBUTED) and all(is_number(share, 0, 1) for share in shares)
-    if not good or abs(sum(shares) - 1) > 1e-3:
+    good = isinstance(shares, Sequence) and len(shares) == len(DISTRIBUTED)
+    if not good or not all(is_number(share, 0, 1) for share in shares) or abs(sum(shares) - 1) > 1e-3:
         names = ", ".join(DISTRIBUTED)
-        raise SettingsError(
-            f"in_use is {tuple(shares)!r:.80}; allowed: the shares of {names}: three numbers that add up to 1"
-        )
+        raise SettingsError(f"in_use is {shares!r:.80}; allowed: the shares of {names}: three numbers that add up to 1")
     entailment, contradiction, neutral = (float(share) / sum(shares) for share in shares)
     return entailment, contradiction, neutral
 
@@ -291,8 +291,9 @@ def check_labels(pairs: LabelledPairs) -> None:
     """Raise `InputError` where no calibration can be fitted, as all pairs have one label."""
     if len(pairs.labels) < 2:
         (label,) = pairs.labels
+        disputed = f"; {counted(len(pairs.disputed), 'pair')} with different labels left out" if pairs.disputed else ""
         raise InputError(
-            f"all pairs have the label {label}, to which no calibration can be fitted; "
+            f"all pairs have the label {label}{disputed}, to which no calibration can be fitted; "
             "allowed: pairs of at least two labels, better of all three"
         )
 

@@ -134,6 +134,8 @@ def pairs_of(given: LabelledPairs | Source | Iterable[LabelledPair | Mapping[str
         return given
     if isinstance(given, str | os.PathLike):
         return read_pairs(given)
+    if not isinstance(given, Iterable):
+        raise InputError(f"the labelled pairs are {given!r:.60}; allowed: a file, LabelledPairs, or rows")
     found: list[LabelledPair] = []
     for number, one in enumerate(given, 1):
         if isinstance(one, LabelledPair):
@@ -145,7 +147,8 @@ def pairs_of(given: LabelledPairs | Source | Iterable[LabelledPair | Mapping[str
             raise InputError(*(replace(fault, case=f"pair {number}") for fault in error.faults)) from None
     made = LabelledPairs.of(found)
     if not made.pairs:
-        raise InputError("no labelled pairs were given; allowed: at least one with premise, hypothesis and label")
+        what = "each labelled pair has several labels" if made.disputed else "no labelled pairs were given"
+        raise InputError(f"{what}; allowed: at least one with premise, hypothesis and one label")
     return made
 
 

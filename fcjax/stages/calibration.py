@@ -15,19 +15,21 @@ import numpy as np
 import orjson
 from jaxtyping import Float
 
-from fcjax.core.checks import SUM_TOLERANCE, is_number
+from fcjax.core.checks import SUM_TOLERANCE, check_number, is_distribution, is_number
 from fcjax.core.errors import Fault, InputError, SettingsError
 from fcjax.core.records import DISTRIBUTED, Distribution, RelationType, by_label
 
 LEAST: Final = 1e-6
 """What a probability of 0 counts as before its logarithm is taken, as in `labels.NEVER_CERTAIN`."""
 _LARGEST: Final = 1e3  # of a temperature or bias: beyond, nothing but rounding is left of a distribution
+_BOUNDS: Final = -_LARGEST, _LARGEST  # of a bias, in nats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """q'_l in proportion to exp((ln q_l) / temperature + bias_l), times the label's share in use over that of the
-    pairs where `in_use` is known. `figures` is what the examination found; it has no effect here."""
+    pairs where `in_use` is known. `figures` is what the examination found; it has no effect here. Raises
+    `SettingsError`."""
 
     model: str
     style: str
@@ -38,6 +40,28 @@ class Calibration:
     shares: Distribution | None = None  # of the labels among the pairs
     in_use: Distribution | None = None  # of the labels where the calibration is used
     figures: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in ("model", "style", "template"):
+            if not isinstance(text := getattr(self, key), str) or not text:
+                raise SettingsError(f"{key} is {text!r:.60}; allowed: a non-empty string")
+        check_number("temperature", self.temperature, 1 / _LARGEST, _LARGEST)
+        check_number("n_pairs", self.n_pairs, 0, 2**53, whole=True)
+        three = ", ".join(DISTRIBUTED)
+        biases = self.biases
+        if not isinstance(biases, tuple) or len(biases) != 3 or not all(is_number(b, *_BOUNDS) for b in biases):
+            allowed = f"a tuple of numbers from {_BOUNDS[0]:g} to {_BOUNDS[1]:g}, of {three}"
+            raise SettingsError(f"biases is {biases!r:.80}; allowed: {allowed}")
+        for key, given in (("shares", self.shares), ("in_use", self.in_use)):
+            if given is not None and not is_distribution(given):
+                allowed = f"a tuple of the shares of {three}, which add up to 1, or None"
+                raise SettingsError(f"{key} is {given!r:.80}; allowed: {allowed}")
+        if self.in_use is not None and self.shares is None:
+            raise SettingsError("in_use is given without shares; allowed: both, or neither")
+        object.__setattr__(self, "temperature", float(self.temperature))  # 2 and 2.0 are one, also in the digest
+        for key in ("biases", "shares", "in_use"):
+            if (numbers := getattr(self, key)) is not None:
+                object.__setattr__(self, key, tuple(map(float, numbers)))
 
     @property
     def digest(self) -> str:
@@ -102,7 +126,7 @@ class Calibration:
             faults.append(Fault(f"temperature is {temperature!r:.60}; allowed: {allowed}", field="temperature"))
         if not is_number(n_pairs, 0, 2**53, whole=True):
             faults.append(Fault(f"n_pairs is {n_pairs!r:.60}; allowed: a whole number from 0", field="n_pairs"))
-        biases = _of_labels(data, "biases", -_LARGEST, _LARGEST, faults, required=True)
+        biases = _of_labels(data, "biases", *_BOUNDS, faults, required=True)
         shares = _of_labels(data, "shares", 0, 1, faults)
         in_use = _of_labels(data, "in_use", 0, 1, faults)
         for key, given in (("shares", shares), ("in_use", in_use)):

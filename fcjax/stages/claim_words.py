@@ -159,7 +159,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
     found = []
     spans = list(_spans(text))
     for i, (start, end) in enumerate(spans):
-        if _is_heading(text, spans, i) or _is_question(text[start:end]):
+        if _is_heading(text, spans, i) or _is_question(text[start:end]) or _FENCE.fullmatch(text, start, end):
             continue
         if not _REMARK.search(text[start:end]):
             found.append((start, end))
@@ -175,10 +175,10 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     ends = [match.end() for match in _END.finditer(text)]
     for end in (*ends, len(text)):
-        part = text[start:end]
-        tail = part[-8:]
-        if end < len(text) and (_ABBREVIATION.search(tail) or (len(part) < 8 and _ITEM.fullmatch(part))):
+        tail = text[max(start, end - 8) : end]  # a part that goes on after an abbreviation is not copied again
+        if end < len(text) and (_ABBREVIATION.search(tail) or (end - start < 8 and _ITEM.fullmatch(tail))):
             continue
+        part = text[start:end]
         if any(sign.isalnum() for sign in part):
             first = start + len(part) - len(part.lstrip())
             yield first, first + len(part.strip())
@@ -195,6 +195,7 @@ def _turns(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 _ITEM: Final = re.compile(r"\s*\d{1,3}\.")
 _CLOSING: Final = "\"'”’»)]」』*_ "
 _MARKED: Final = re.compile(r"[-*+•–|]\s|\d{1,3}[.)]|\|")
+_FENCE: Final = re.compile(r"(?:`{3,}|~{3,})[ \t]*+[\w+#.-]*+")  # with the name of the language
 _RULE: Final = re.compile(r"[\s|:+=-]*[-=]{2}[\s|:+=-]*")
 _HEADING: Final = 8  # words that a heading has, at most
 _NEAR: Final = 1000  # characters before and after a line that are looked at

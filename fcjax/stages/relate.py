@@ -182,6 +182,11 @@ class RelationModel:
         if not is_number(self.default, 0, 1) or self.default in (0, 1):
             raise SettingsError(f"default is {self.default!r:.60}; allowed: a probability between 0 and 1")
         if self.calibration is not None:
+            if not isinstance(self.calibration, Calibration):
+                raise SettingsError(
+                    f"calibration is {self.calibration!r:.60}; allowed: a Calibration (load_calibration reads its "
+                    "file), or None"
+                )
             self.calibration.check(self.calibration.model, self.style, self.template.name)
 
     @property

@@ -128,6 +128,19 @@ def test_pairs_that_allow_no_calibration_end_before_anything_is_asked(run, serve
     assert words in done.stderr.decode()
 
 
+def test_a_refusal_says_what_was_left_out_before(run, server, tmp_path):
+    rows = [
+        {"premise": "p", "hypothesis": f"h{i}", "label": label} for i, label in enumerate(["neutral"] * 3 + ["faux"])
+    ]
+    doubled = [{"premise": "p", "hypothesis": "d", "label": label} for label in ("entailment", "contradiction")]
+    done = run(write(tmp_path / "pairs.jsonl", *rows, *doubled), "-o", tmp_path / "c.json")
+    assert (done.returncode, server.calls) == (UNUSABLE, 0)
+    complaints = done.stderr.decode()
+    assert 'label is "faux"' in complaints
+    assert "1 row skipped" in complaints
+    assert "all pairs have the label neutral; 1 pair with different labels left out" in complaints
+
+
 def test_options_are_checked(run, source, server, tmp_path):
     out = tmp_path / "c.json"
     for shares in ("0.5,0.5", "a,b,c", "0.9,0.9,0.9", "entailment=1", "nan,0.5,0.5"):

@@ -217,9 +217,26 @@ def test_a_budget_ends_the_examination():
     assert server.calls <= 5
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.2, 0.0), ("a", 0, 1), (math.nan, 0, 1)])
+@pytest.mark.parametrize(
+    "shares", [(0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.2, 0.0), ("a", 0, 1), (math.nan, 0, 1), 1, {}]
+)
 def test_shares_in_use_add_up_to_one(shares):
     with pytest.raises(SettingsError, match="three numbers that add up to 1"):
         checked_shares(shares)
     with pytest.raises((SettingsError, InputError)):
         fcjax.calibrate([], in_use=shares)
+
+
+@pytest.mark.parametrize("given", [None, 5, object()])
+def test_what_holds_no_pairs_is_refused(given):
+    with pytest.raises(InputError, match="allowed: a file, LabelledPairs, or rows"):
+        fcjax.calibrate(given)
+
+
+def test_a_relation_model_by_its_style_alone_is_refused(tmp_path):
+    with ScriptedServer(biased_model.answer) as server:
+        with pytest.raises(SettingsError, match="allowed: a RelationModel"):
+            fcjax.calibrate(
+                biased_model.pairs(4), Endpoint(server.url, "scripted"), relate="packed", store=tmp_path / "s.sqlite"
+            )
+        assert server.calls == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,33 @@ def test_a_faulty_file_is_refused_by_its_field(tmp_path: Any, changes: dict[str,
     with pytest.raises(InputError) as caught:
         load_calibration(path)
     assert [(fault.file, fault.field) for fault in caught.value.faults] == [(str(path), field)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        *(({"temperature": t}, "temperature") for t in (0, -1.0, float("nan"), float("inf"), "1", True)),
+        *(({"biases": b}, "biases") for b in ((1, 2), (float("nan"), 0, 0), (1e4, 0, 0), "abc", None, [0, 0, 0])),
+        *(({"shares": s}, "shares") for s in ((0, 0, 0), (0.5, 0.5), (-0.5, 0.5, 1.0))),
+        ({"in_use": (float("nan"), 0.5, 0.5)}, "in_use"),
+        ({"shares": None}, "in_use"),
+        ({"n_pairs": "300"}, "n_pairs"),
+        *(({key: value}, key) for key in OF for value in ("", None)),
+    ],
+)
+def test_one_made_by_hand_is_checked_too(changes: dict[str, Any], field: str) -> None:
+    # A negative temperature would turn every answer round, and 0 or NaN make probabilities that are none.
+    with pytest.raises(SettingsError, match=f"^{field} is .*allowed"):
+        replace(WHOLE, **changes)
+
+
+def test_whole_numbers_are_kept_as_others() -> None:
+    made = Calibration(**OF, temperature=2, biases=(1, -1, 0), shares=(1, 0, 0), in_use=(0, 1, 0))
+    assert Calibration.from_dict(orjson.loads(orjson.dumps(made.to_dict()))) == made
+    assert made.digest == Calibration(**OF, temperature=2.0, biases=(1.0, -1.0, 0.0), shares=(1.0, 0.0, 0.0),
+                                      in_use=(0.0, 1.0, 0.0)).digest  # fmt: skip
+    narrow = Calibration(**OF, temperature=np.float64(2), biases=tuple(np.array([1.0, -1.0, 0.0])))
+    assert narrow.digest == Calibration(**OF, temperature=2.0, biases=(1.0, -1.0, 0.0)).digest
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 5000, b"{}"])

@@ -116,6 +116,13 @@ def test_numbers_weigh_more_than_names_and_names_more_than_other_words():
     assert weights["12"] > weights["Lyon"] > weights["river"] > weights["so"] == weights["and"] == 0
 
 
+@pytest.mark.parametrize("fence", ["```python", "~~~ c++", "````objective-c"])
+def test_the_line_that_opens_a_block_of_code_claims_nothing(fence):
+    response = f"Marie Curie discovered radium.\n{fence}\nprint('Marie moved to Paris in 1891.')\n{fence[:3]}\n"
+    assert uncovered(response, "Marie Curie discovered radium.", "print Marie moved to Paris in 1891.") == []
+    assert uncovered(response, "Marie Curie discovered radium.")  # what the block says is not left out
+
+
 def test_rewording_is_no_loss():
     response = "She moved to the twelve islands in the 19th century. There, she was a teacher of many pupils."
     atoms = ["Marie moved to 12 islands in the 19th century.", "Marie taught many pupils on the islands as a teacher."]
@@ -138,7 +145,8 @@ def test_a_row_lists_the_first_passages_in_short():
 
 
 @pytest.mark.parametrize(
-    "text", [".", ":", "1. ", "a ", "| - ", "((", "\n", "I ", "U.S. ", "Head\n\n", "中", "What a ", "-"]
+    "text",
+    [".", ":", "1. ", "a ", "| - ", "((", "\n", "I ", "U.S. ", "Dr. ", "```x\n", "Head\n\n", "中", "What a ", "-"],
 )
 def test_long_odd_texts_take_little_time(text):
     begin = time.process_time()

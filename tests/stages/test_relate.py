@@ -255,6 +255,7 @@ def test_a_template_must_take_the_texts(text):
         *({"style": "both"}, {"style": []}, {"pack": 0}, {"pack": 2**63}, {"max_tokens": 0}, {"max_tokens": 2**31}),
         *({"votes": -1}, {"votes": 1.5}, {"votes": "1"}, {"top_logprobs": -1}, {"top_logprobs": True}),
         *({"default": 0.0}, {"default": 1.0}, {"default": float("nan")}, {"default": "0.9"}),
+        *({"calibration": "calibration.json"}, {"calibration": {}}, {"calibration": Calibration}),
     ],
 )
 def test_settings_that_make_no_sense(wrong):
