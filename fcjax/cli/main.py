@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "eval": Lazy("fcjax.cli.evaluate:evaluate", "Compare correction methods, models and data sets."),
     "relate": Lazy("fcjax.cli.relate:relate", "Ask a model how contexts relate to atoms."),
     "calibrate": Lazy("fcjax.cli.calibrate:calibrate", "Measure a relation model on labelled pairs, and calibrate it."),
+    "train": Lazy("fcjax.cli.train:train", "Fine-tune a local relation model on labelled pairs."),
     "score": Lazy("fcjax.cli.score:score", "Score cases that have relations."),
     "rescore": Lazy("fcjax.cli.score:rescore", "Rescore the output of `fcjax critique` with different settings."),
     "validate": Lazy("fcjax.cli.validate:validate", "Check files and list all faults."),

@@ -26,7 +26,7 @@ from fcjax.encoders.tokens import Ids, Tokens
 from fcjax.encoders.windows import nearest
 from fcjax.io.training_state import TrainingState
 
-LENGTHS: Final = (32, 48, 64, 96, 128, 192, 256, 384, 512)
+LENGTHS: Final = (64, 96, 128, 192, 256, 384, 512)
 """The lengths of batches in tokens: one program is compiled for each that occurs."""
 SHUFFLED: Final = 32
 """Batches whose rows are sorted by length together, so that little is padding."""

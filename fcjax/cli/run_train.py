@@ -1,0 +1,203 @@
+"""How `fcjax train` runs, and what it prints and writes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+
+import fcjax
+from fcjax.cli import shell
+from fcjax.core.errors import InputError, OutputError, SettingsError
+from fcjax.core.records import DISTRIBUTED
+from fcjax.encoders.network import Network
+from fcjax.encoders.relation_model import LocalRelationModel
+from fcjax.encoders.tokens import Tokens
+from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_out_of
+from fcjax.evaluation.relation_exam import Exam, check_labels, examine
+from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, read_pairs
+from fcjax.inference.backend import use_persistent_cache
+from fcjax.io.model_folder import WEIGHTS, ModelFolder, open_model, write_model
+from fcjax.io.own_loop import in_own_loop
+from fcjax.io.training_state import TrainingState
+
+WORK: Final = "training"
+"""The folder inside of the output that a killed run resumes from; it is removed in the end."""
+CARD: Final = "README.md"
+
+
+def run(
+    ctx: click.Context,
+    *,
+    source: str,
+    out: str | None,
+    base: str,
+    held_out: float,
+    limit: int | None,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+    **plan: Any,
+) -> None:
+    """Train a model, examine it on the held-out pairs, and write its folder."""
+    if out in (None, "-"):
+        raise SettingsError("no output folder given; add -o FOLDER")
+    folder = Path(str(out))
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{out}: is a file; give a folder with -o")
+    if (folder / WEIGHTS).exists() and not overwrite:
+        raise OutputError(f"{out}: has a model already; use --overwrite to train another in its place")
+    how = TrainingPlan(**plan)
+    begun = open_model(base)
+    if folder.resolve() == begun.path:
+        raise OutputError(f"{out}: is the base itself; write to another folder")
+    use_persistent_cache()
+    pairs = read_pairs(source)
+    for fault in pairs.faults[: shell.FAULTS_SHOWN]:
+        shell.say(f"warning: {fault}")
+    if limit is not None:
+        pairs = replace(pairs, pairs=pairs.pairs[:limit])
+    check_labels(pairs)
+    apart = held_out_of([pair.premise.strip() for pair in pairs.pairs], held_out, how.seed)
+    inside = [pair for pair, out_ in zip(pairs.pairs, apart, strict=True) if not out_]
+    outside = [pair for pair, out_ in zip(pairs.pairs, apart, strict=True) if out_]
+    trainer = _trainer(begun, how, inside, outside)
+    if overwrite:
+        shutil.rmtree(folder / WORK, ignore_errors=True)
+    digest = hashlib.sha256(orjson.dumps([(pair.premise, pair.hypothesis, pair.label) for pair in pairs.pairs]))
+    state = TrainingState(
+        folder / WORK, trainer.fingerprint() | {"base": begun.digest, "pairs": digest.hexdigest()[:16]}
+    )
+    monitor = _Monitor(trainer.progress, bar=not quiet)
+    try:
+        with shell.stopped(
+            ctx, lambda: f"{trainer.progress.step:,} of {trainer.progress.steps:,} steps; {shell.RESUME}"
+        ):
+            network = trainer.run(state, monitor)
+    finally:
+        monitor.close()
+    config = _config(begun, network)
+    write_model(folder, config, network.tensors(), begun, {})
+    exam = _examined(folder, outside, how)
+    texts = {CARD: _card(begun, how, trainer.progress, exam, source, len(inside))}
+    if exam.calibration is not None:
+        texts["calibration.json"] = orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2).decode()
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    state.drop()
+    if as_json:
+        shell.print_json(
+            {
+                "input": source,
+                "output": out,
+                "base": begun.name,
+                "model": open_model(folder).name,
+                "plan": trainer.fingerprint(),
+                "steps": trainer.progress.step,
+                "best_step": trainer.progress.best_step,
+                "history": trainer.progress.history,
+                "exam": exam.to_dict(),
+            }
+        )
+    elif not quiet:
+        from fcjax.cli.display import show  # loads rich
+        from fcjax.cli.display_calibrate import draw_exam
+
+        show(draw_exam(exam))
+        shell.echo(
+            f"{trainer.progress.step:,} steps on {shell.counted(len(inside), 'pair')}; the weights are those of step "
+            f"{trainer.progress.best_step:,}\nmodel in {out}; use it with --relation-model {out}"
+        )
+    for warning in () if quiet else exam.warnings:
+        shell.say(f"warning: {warning}")
+
+
+def _trainer(begun: ModelFolder, how: TrainingPlan, inside: list[LabelledPair], outside: list[LabelledPair]) -> Trainer:
+    network = Network.of(begun.config, begun.tensors()).with_head(len(DISTRIBUTED), seed=how.seed)
+    tokens = Tokens(begun.tokenizer(), pad=int(begun.config.get("pad_token_id") or 0))
+    length = min(how.length, network.max_length)
+
+    def rows(pairs: list[LabelledPair]) -> Rows:
+        texts = [(pair.premise, pair.hypothesis) for pair in pairs]
+        return Rows.of(tokens, texts, [DISTRIBUTED.index(pair.label) for pair in pairs], length)
+
+    if not inside or not outside:
+        raise InputError("there are too few premises to hold some out; give pairs of at least two")
+    return Trainer(network, tokens, how, rows(inside), rows(outside))
+
+
+def _config(begun: ModelFolder, network: Network) -> dict[str, Any]:
+    """The configuration of the trained model: that of the base, with the head and its labels."""
+    names = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "deberta-v2": "DebertaV2"}
+    kind = names.get(str(begun.config["model_type"]), "ModernBert")
+    labels = [str(label) for label in DISTRIBUTED]
+    return {
+        **begun.config,
+        "architectures": [f"{kind}ForSequenceClassification"],
+        "id2label": {str(place): label for place, label in enumerate(labels)},
+        "label2id": {label: place for place, label in enumerate(labels)},
+        "problem_type": "single_label_classification",
+    }
+
+
+def _examined(folder: Path, outside: list[LabelledPair], how: TrainingPlan) -> Exam:
+    model = LocalRelationModel.open(folder, length=max(how.length, 64))
+    pairs = LabelledPairs.of(outside)
+
+    async def work() -> Exam:
+        return await examine(pairs, None, model)
+
+    return in_own_loop(work())
+
+
+def _card(begun: ModelFolder, how: TrainingPlan, done: Progress, exam: Exam, source: str, n: int) -> str:
+    """The model's card: data, plan and figures."""
+    lines = [
+        "---\nlibrary_name: transformers\npipeline_tag: text-classification\n---",
+        f"# A relation model, trained with fcjax {fcjax.__version__}",
+        "It says of a passage (first text) and a claim (second text) whether the passage entails the claim, contradicts "
+        "it, or is neutral. Use it with `fcjax critique --relation-model FOLDER`.",
+        "## Training",
+        f"- base: `{begun.name}`",
+        f"- pairs: {n:,} of `{Path(source).name}`, and {exam.raw.n if exam.raw else 0:,} of other premises held out",
+        f"- plan: `{how}`",
+        f"- steps: {done.step:,}; weights of step {done.best_step:,}, whose held-out loss was {done.held_out_loss:.4f} nats",
+        "## Figures on the held-out pairs",
+        "The step and the calibration were chosen on these pairs, so that other pairs may be harder.",
+        "```text\n" + repr(exam) + "\n```",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+class _Monitor:
+    """Draws the progress, and says what the held-out loss is."""
+
+    def __init__(self, progress: Progress, bar: bool):
+        self._bar: Any = None
+        self._seen = 0
+        self._total = progress.steps
+        self._says = bar
+        self._at = 0
+        if bar and sys.stderr.isatty():
+            from fcjax.cli.display import Bar  # loads rich
+
+            self._bar = Bar(progress.steps, doing="training", unit="steps")
+
+    def __call__(self, done: Progress) -> None:
+        if self._bar:
+            self._bar.advance(by=done.step - self._at)
+        self._at = done.step
+        if len(done.history) > self._seen and self._says:
+            step, training, held_out = done.history[-1]
+            self._seen = len(done.history)
+            shell.say(f"step {step:,} of {self._total:,}: loss {training:.4f}, held out {held_out:.4f}")
+
+    def close(self) -> None:
+        if self._bar:
+            self._bar.close()
