@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 
 import biased_model
 import pytest
@@ -13,6 +15,7 @@ from jsonl import rows_in, write
 from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
 
+from fcjax.core.errors import InputError
 from fcjax.critic.calibration_file import load_calibration
 from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import RelationModel
@@ -166,6 +169,45 @@ def test_a_plot_is_written(run, source, tmp_path):
     pytest.importorskip("matplotlib")
     assert run(source, "--plot", tmp_path / "p.svg").returncode == OK
     assert "probability of the answer" in (tmp_path / "p.svg").read_text()
+
+
+def test_the_calibration_and_the_plot_are_two_files(run, source, server, tmp_path):
+    out, link = tmp_path / "x.svg", tmp_path / "link.svg"
+    link.symlink_to(out)
+    (tmp_path / "there.svg").write_text("kept")
+    (tmp_path / "hard.svg").hardlink_to(tmp_path / "there.svg")
+    for one, other in ((out, out), (out, link), (tmp_path / "hard.svg", tmp_path / "there.svg")):
+        done = run(source, "-o", one, "--plot", other)
+        assert (done.returncode, server.calls) == (UNUSABLE, 0)
+        assert "-o and --plot are both" in done.stderr.decode()
+    assert not out.exists()
+    assert (tmp_path / "there.svg").read_text() == "kept"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_plot_that_cannot_be_written_loses_no_calibration(run, source, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "p.svg").symlink_to("/dev/full")
+    done = run(source, "-o", tmp_path / "c.json", "--plot", tmp_path / "p.svg")
+    assert done.returncode == UNUSABLE
+    assert "p.svg: No space left on device" in done.stderr.decode()
+    assert "macro-F1" in done.stdout.decode()
+    assert load_calibration(tmp_path / "c.json").n_pairs == 90
+
+
+def test_a_compressed_calibration_is_read_by_the_other_commands(run, source, tmp_path):
+    packed = tmp_path / "c.json.gz"
+    assert run(source, "-o", tmp_path / "c.json").returncode == OK
+    assert run(source, "-o", packed, "--replay").returncode == OK
+    assert gzip.decompress(packed.read_bytes()) == (tmp_path / "c.json").read_bytes()
+    assert load_calibration(packed) == load_calibration(tmp_path / "c.json")
+    assert run(source, "--calibration", packed).returncode == OK
+    (tmp_path / "cut.gz").write_bytes(packed.read_bytes()[:-20])
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * (1 << 21)))
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b"") * 60_000)
+    for name, words in (("cut", "cut off"), ("bomb", "1,048,576 bytes"), ("empty", "1,048,576 bytes")):
+        with pytest.raises(InputError, match=rf"{name}.gz: cannot be read as a calibration: .*{words}"):
+            load_calibration(tmp_path / f"{name}.gz")
 
 
 # --calibration in the commands that ask about relations.
