@@ -24,7 +24,7 @@ from fcjax.cli.critic import (
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.preview import show_preview
 from fcjax.cli.run_score import cases_of
-from fcjax.cli.summary import client_lines, client_report, counts, failed_prompts
+from fcjax.cli.summary import client_lines, client_report, counts, earlier_lines, failed_prompts
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.critic import Critique
@@ -276,6 +276,7 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None)
     lines = []
     if report.relations:
         lines.append(f"{shell.counted(report.relations.total(), 'relation')}: {counts(report.relations)}")
+    lines += earlier_lines(report.earlier)
     for stage, kinds in report.failed.items():
         lines.append(f"{kinds.total():,} failed in stage {stage}: {counts(kinds)}")
     for stage, (what, kept) in _UNCHANGED.items():

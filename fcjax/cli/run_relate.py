@@ -11,7 +11,7 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_config
-from fcjax.cli.summary import client_lines, client_report, counts, dollars
+from fcjax.cli.summary import client_lines, client_report, counts, dollars, earlier_lines
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts
@@ -134,7 +134,7 @@ def _summary(totals: RelationCounts, stats: Stats) -> list[str]:
     more |= {f"atoms or contexts skipped: {why}": count for why, count in totals.skipped.items()}
     if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
         lines.append(line)
-    return lines + client_lines(stats)
+    return [*lines, *earlier_lines(totals.earlier), *client_lines(stats)]
 
 
 def _show_estimate(
