@@ -12,7 +12,7 @@ import orjson
 
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
-from fcjax.cli.critic import relation_model
+from fcjax.cli.critic import relation_model, warn_of_constraint
 from fcjax.cli.summary import client_lines, client_report, dollars
 from fcjax.core.errors import SettingsError
 from fcjax.evaluation.plots import check_plot, reliability
@@ -50,6 +50,8 @@ def run(
         check_plot(plot)
     with open_client(parameters, dry_run=dry_run) as access:
         model = relation_model(parameters, access.model, template)
+        if not quiet:
+            warn_of_constraint(access, model)
         for written in (out, plot):
             if written is not None:
                 refuse_input(written, access.store_path, *also_read)

@@ -20,6 +20,7 @@ from fcjax.cli.critic import (
     resume_hint,
     retriever_name,
     searches_of,
+    warn_of_constraint,
 )
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.preview import show_preview
@@ -73,6 +74,8 @@ def run(
     with open_client(parameters, dry_run=dry_run) as access:
         faults = CorpusFaults()
         critic = open_critic(parameters, access, dry_run=dry_run, faults=faults)
+        if critic.pipeline.may("relate") and not quiet:
+            warn_of_constraint(access, critic.how.model)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
         about |= {"store": None if access.store_path is None else str(access.store_path), **evidence}
         about |= faults.to_dict()

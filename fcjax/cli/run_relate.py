@@ -10,7 +10,7 @@ import click
 
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
-from fcjax.cli.critic import relation_config
+from fcjax.cli.critic import relation_config, warn_of_constraint
 from fcjax.cli.summary import client_lines, client_report, counts, dollars, earlier_lines
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
@@ -40,6 +40,8 @@ def run(
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
     with open_client(parameters, dry_run=dry_run) as access:
         config = relation_config(parameters, access.model, parameters.pop("template"))
+        if not quiet:
+            warn_of_constraint(access, config.model)
         store = None if access.store_path is None else str(access.store_path)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
         about |= {"store": store, "settings": _settings(config)}
