@@ -156,8 +156,14 @@ async def examine(
     window: int = 256,
     progress: Callable[[int], None] | None = None,
 ) -> Exam:
-    """Ask about every pair, and compare with people's labels. Raises what `ask_pairs` raises."""
+    """Ask about every pair, and compare with people's labels.
+
+    Raises what `ask_pairs` raises, and before anything is asked what `checked_shares` and `check_in_use` raise.
+    """
     model = model or RelationModel()
+    if in_use is not None:
+        in_use = checked_shares(in_use)
+        check_in_use(pairs, in_use)
     asker = Meter(client if isinstance(client, Asker) else Asker(client))
     if model.calibration is not None:
         model.calibration.check(asker.client.model, model.style, model.template.name)

@@ -151,6 +151,15 @@ def test_shares_in_use_are_kept_by_name_or_in_order(run, source, tmp_path):
         assert load_calibration(tmp_path / "c.json").in_use == (0.2, 0.1, 0.7)
 
 
+def test_a_label_in_use_that_no_pair_has_is_refused(run, server, tmp_path):
+    rows = (row for row in biased_model.pairs(90) if row["label"] != "neutral")
+    source, out = write(tmp_path / "pairs.jsonl", *rows), tmp_path / "c.json"
+    done = run(source, "-o", out, "--in-use", "0.2,0.1,0.7")
+    assert (done.returncode, server.calls, out.exists()) == (UNUSABLE, 0, False)
+    assert "0.7 of the labels are neutral, and no pair has that label" in done.stderr.decode()
+    assert run(source, "-o", out, "--in-use", "0.9,0.1,0").returncode == OK
+
+
 def test_another_wording_is_another_calibration(run, source, tmp_path):
     wording = tmp_path / "mine.txt"
     wording.write_text("<premise>\n$premise\n</premise>\n<hypothesis>\n$hypothesis\n</hypothesis>\nWhich?")
@@ -306,3 +315,17 @@ def test_relate_uses_a_calibration_and_says_which(server, tmp_path):
     assert (done.returncode, (tmp_path / "x.jsonl").exists()) == (UNUSABLE, False)
     assert "of model 'scripted', and this run uses 'other'" in done.stderr.decode()
     assert fcjax("relate", source, "-o", file, "--calibration", file, **env).returncode == UNUSABLE
+
+
+def test_relations_kept_from_another_calibration_are_counted(towns, server, tmp_path):
+    sentence = "relations of another model, wording or calibration are kept in 3 cases"
+    done, _ = towns("critique", "plain")
+    assert sentence not in done.stdout.decode()
+    file, _ = calibration_file(tmp_path)
+    known, env = tmp_path / "plain.cases.jsonl", environment(server, tmp_path)
+    for command in ("critique", "relate"):
+        args = (command, known, "-o", tmp_path / f"{command}.jsonl", "--calibration", file)
+        assert sentence in " ".join(fcjax(*args, **env).stdout.decode().split()), command
+        assert json.loads(fcjax(*args, "--json", **env).stdout)["n_earlier"] == 3
+        args = (command, known, "-o", tmp_path / f"{command}-same.jsonl", "--json")
+        assert json.loads(fcjax(*args, **env).stdout)["n_earlier"] == 0
