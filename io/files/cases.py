@@ -256,11 +256,11 @@ def parse_relations(
             p = probability(row, "probability", f"{key}[{i}].", faults, ", or null if the status is a failure")
         if type(method) not in TEXTS:
             check_texts({"method": method}, f"{key}[{i}].", faults)
-        told = get("distribution")
-        if told is not None:
-            told = distribution(told, f"{key}[{i}].", faults)
+        told = given = get("distribution")
+        if given is not None:
+            told = distribution(given, f"{key}[{i}].", faults)
             if told is not None and kind_of is not None and p is not None and not status.failed:
-                faults += _contradiction(kind_of, p, told, get("distribution"), f"{key}[{i}].")
+                faults += _contradiction(kind_of, p, told, given, f"{key}[{i}].")
         records.append(_relation(source, target, kind_of, p, status, method, told, extra_of(row, _RELATION_KEYS)))
     return tuple(records)
 
