@@ -275,7 +275,9 @@ class Client:
         try:
             answer = await self._answer(prompt, expected, call)
         finally:
-            self._budget.release(tokens, dollars, sent=answer is None or answer.attempts > 0)
+            # A refused constraint was a request, too; its failure counts no attempt so that it is not stored.
+            sent = not isinstance(answer, Failure) or answer.attempts > 0 or answer.kind == _REFUSED
+            self._budget.release(tokens, dollars, sent=sent)
         return answer
 
     async def _answer(self, prompt: Prompt, expected: Usage, call: _Call) -> Reply | Failure:

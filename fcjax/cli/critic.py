@@ -33,7 +33,7 @@ from fcjax.stages.retrieve import EvidenceSearch
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
 from fcjax.stages.templates import Template
-from fcjax.stages.wordings import wording
+from fcjax.stages.wordings import WORDINGS, wording
 
 _SHOWN: Final = 5  # documents that could not be read, named in a warning
 
@@ -134,6 +134,20 @@ def relation_model(parameters: dict[str, Any], access: ModelAccess, template: st
         return model
     calibration.check(access.model, style, model.template_name)
     return model.calibrated(calibration)
+
+
+def warn_of_constraint(access: ModelAccess, model: RelationModel) -> None:
+    """Warn of a `--constrain` for labels in a wording whose answers are not labels alone."""
+    how = access.client.constrain
+    if how in ("auto", "none") or model.can_hold_labels:
+        return
+    named = any(model.template in one for one in WORDINGS.values())
+    why = "this wording has a sentence before them" if named else "a custom wording does not say which they are"
+    more = "" if model.style == "packed" else " and to the labels of --wording 1"
+    shell.say(
+        f"warning: --constrain {how} has no effect on the labels of relations: {why}; it applies to answers in JSON"
+        f"{more}"
+    )
 
 
 def with_words_of(template: Template, file: str) -> Template:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict, replace
 from typing import Any
@@ -11,7 +12,7 @@ import orjson
 
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
-from fcjax.cli.critic import relation_model
+from fcjax.cli.critic import relation_model, warn_of_constraint
 from fcjax.cli.summary import client_lines, client_report, dollars
 from fcjax.core.errors import SettingsError
 from fcjax.evaluation.plots import check_plot, reliability
@@ -44,9 +45,13 @@ def run(
         raise SettingsError("--in-use has no effect without an output file; remove it, or add -o FILE")
     also_read = source, template, parameters["config"], parameters["calibration"]
     if plot is not None:
+        if out is not None and _is_same_file(out, plot):
+            raise SettingsError(f"-o and --plot are both {plot}; specify two different files")
         check_plot(plot)
     with open_client(parameters, dry_run=dry_run, needed=parameters["relation_model"] is None) as access:
         model = relation_model(parameters, access, template)
+        if not quiet:
+            warn_of_constraint(access, model)
         for written in (out, plot):
             if written is not None:
                 refuse_input(written, access.store_path, *also_read)
@@ -63,8 +68,6 @@ def run(
             _show_estimate(pairs, model, access, about, quiet=quiet, as_json=as_json)
             return
         exam = _examined(ctx, pairs, model, access, in_use, bar=not quiet)
-    if plot is not None and exam.raw is not None:
-        reliability({name: figures.bins for name, figures in sets_of(exam).items()}, plot)
     if out is not None and exam.calibration is not None:
         write_lines(out, [orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2)], bare=True)
     stats = access.client.stats
@@ -84,10 +87,19 @@ def run(
             shell.echo(f"calibration {made.digest} of {shell.counted(made.n_pairs, 'pair')} in {out}")
     for warning in () if quiet else exam.warnings:
         shell.say(f"warning: {warning}")
+    if plot is not None and exam.raw is not None:  # last, so that all else is there if it cannot be written
+        reliability({name: figures.bins for name, figures in sets_of(exam).items()}, plot)
     if out is not None and exam.calibration is None:
         shell.say(f"error: {out}: not written: the answers allow no calibration")
         ctx.exit(shell.UNUSABLE)
     ctx.exit(shell.SOME_FAILED if exam.n_failed or pairs.n_faulty else shell.OK)
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    """Whether two outputs are one file, which need not be there yet."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return one != "-"
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 def _examined(

@@ -10,7 +10,14 @@ import fcjax
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.corrector import method_of, open_refiner
-from fcjax.cli.critic import check_outputs, open_critic, refuse_corpus, resume_hint, searches_of
+from fcjax.cli.critic import (
+    check_outputs,
+    open_critic,
+    refuse_corpus,
+    resume_hint,
+    searches_of,
+    warn_of_constraint,
+)
 from fcjax.cli.options.correction import METHOD
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.preview import show_cases
@@ -63,6 +70,8 @@ def run(
         given = {name: parameters.pop(name) for name in METHOD}
         critic = open_critic(parameters, access, dry_run=dry_run)
         method = method_of(given, critic, refiner_client, open_cases=min(max(16, access.window // 4), 4096))
+        if method.name == "factcorrector" and not quiet:  # the others ask for no relations
+            warn_of_constraint(access, critic.how.model)
         about: dict[str, Any] = {"input": source, "output": out, "corrector": method.name}
         about |= {"endpoint": access.endpoint, "model": access.model, "refiner": method.writer.model}
         about["store"] = None if access.store_path is None else str(access.store_path)

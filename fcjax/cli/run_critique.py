@@ -20,11 +20,12 @@ from fcjax.cli.critic import (
     resume_hint,
     retriever_name,
     searches_of,
+    warn_of_constraint,
 )
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.preview import show_preview
 from fcjax.cli.run_score import cases_of
-from fcjax.cli.summary import client_lines, client_report, counts, failed_prompts
+from fcjax.cli.summary import client_lines, client_report, counts, earlier_lines, failed_prompts
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.critic import Critique
@@ -73,6 +74,8 @@ def run(
     with open_client(parameters, dry_run=dry_run) as access:
         faults = CorpusFaults()
         critic = open_critic(parameters, access, dry_run=dry_run, faults=faults)
+        if critic.pipeline.may("relate") and not quiet:
+            warn_of_constraint(access, critic.how.model)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
         about |= {"store": None if access.store_path is None else str(access.store_path), **evidence}
         about |= faults.to_dict()
@@ -276,6 +279,7 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None)
     lines = []
     if report.relations:
         lines.append(f"{shell.counted(report.relations.total(), 'relation')}: {counts(report.relations)}")
+    lines += earlier_lines(report.earlier)
     for stage, kinds in report.failed.items():
         lines.append(f"{kinds.total():,} failed in stage {stage}: {counts(kinds)}")
     for stage, (what, kept) in _UNCHANGED.items():

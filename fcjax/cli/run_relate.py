@@ -10,8 +10,8 @@ import click
 
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
-from fcjax.cli.critic import relation_config
-from fcjax.cli.summary import client_lines, client_report, counts, dollars
+from fcjax.cli.critic import relation_config, warn_of_constraint
+from fcjax.cli.summary import client_lines, client_report, counts, dollars, earlier_lines
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts
@@ -40,6 +40,8 @@ def run(
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
     with open_client(parameters, dry_run=dry_run, needed=parameters["relation_model"] is None) as access:
         config = relation_config(parameters, access, parameters.pop("template"))
+        if not quiet:
+            warn_of_constraint(access, config.model)
         store = None if access.store_path is None else str(access.store_path)
         about: dict[str, Any] = {"input": source, "output": out, "endpoint": access.endpoint, "model": access.model}
         about |= {"store": store, "settings": _settings(config)}
@@ -130,7 +132,7 @@ def _summary(totals: RelationCounts, stats: Stats) -> list[str]:
     more |= {f"atoms or contexts skipped: {why}": count for why, count in totals.skipped.items()}
     if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
         lines.append(line)
-    return lines + client_lines(stats)
+    return [*lines, *earlier_lines(totals.earlier), *client_lines(stats)]
 
 
 def _show_estimate(

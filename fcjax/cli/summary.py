@@ -42,6 +42,13 @@ def client_lines(stats: Stats) -> list[str]:
     return lines
 
 
+def earlier_lines(n_cases: int) -> list[str]:
+    """A line about cases that keep relations of another model, if any."""
+    if not n_cases:
+        return []
+    return [f"relations of another model, wording or calibration are kept in {counted(n_cases, 'case')}"]
+
+
 def failed_prompts(stats: Stats) -> list[str]:
     """A line about the prompts that failed, if any."""
     return [f"{counted(stats.failed.total(), 'prompt')} failed: {counts(stats.failed)}"] if stats.failed else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ _TEXTS = (str, type(None))
 
 SUM_TOLERANCE: Final = 1e-3
 """How far the probabilities of a distribution may be from adding up to 1."""
+_AGREEMENT: Final = 1e-6  # how far a relation's probability may be from that of its distribution
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, none: bool = False) -> None:
@@ -93,8 +94,26 @@ def parse_distribution(value: Any) -> Distribution | None:
     return entailment, contradiction, neutral
 
 
+def contradicted(type: RelationType, p: float, q: Sequence[float]) -> tuple[str, str] | None:
+    """What of a relation contradicts its distribution, and how: (`type` or `probability`, words); None where both
+    follow from it, to 1e-6 (SPEC 2, 9).
+
+    The type is the likeliest answer, of equal ones any, and the probability is that answer's. An equivalence is an
+    entailment in both orders.
+    """
+    own = DISTRIBUTED.index(RelationType.ENTAILMENT if type is RelationType.EQUIVALENCE else type)
+    best = max(range(len(DISTRIBUTED)), key=lambda i: q[i])
+    if q[own] < q[best] - _AGREEMENT:
+        seen = f"type is '{type}', and the likeliest answer of the distribution is '{DISTRIBUTED[best]}'"
+        return "type", f"{seen}; allowed: that answer, or no distribution"
+    if abs(q[own] - p) > _AGREEMENT:
+        seen = f"probability is {p:.7g}, and the distribution has {q[own]:.7g} for '{DISTRIBUTED[own]}'"
+        return "probability", f"{seen}; allowed: the same number, or no distribution"
+    return None
+
+
 def case_faults(case: Case) -> list[Fault]:
-    """Every fault of a case that prevents building its graph."""
+    """Every fault of a case that prevents building its graph. Relations agree with their distributions."""
     if not isinstance(case, Case):
         return [_no_record(case, "Case", "case")]
     known: dict[str, str] = {}  # what each id stands for: atoms and contexts are variables of one graph
@@ -118,7 +137,14 @@ def case_faults(case: Case) -> list[Fault]:
         if isinstance(atom, Atom):
             faults += _own_faults(atom, known, f"atoms[{i}].contexts")
     for i, relation in enumerate(case.relations or ()):
-        faults += relation_faults(relation, known, f"relations[{i}]")
+        place = f"relations[{i}]"
+        wrong = relation_faults(relation, known, place)
+        if not wrong and relation.distribution is not None and not relation.status.failed:
+            assert relation.type is not None  # else it had a fault, as the next
+            assert relation.probability is not None
+            if found := contradicted(relation.type, relation.probability, relation.distribution):
+                wrong = [Fault(found[1], field=f"{place}.{found[0]}")]
+        faults += wrong
     return faults
 
 

@@ -12,10 +12,13 @@ from fcjax.stages.calibration import Calibration
 
 
 def load_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration in a file. Raises `InputError`, which names the file."""
+    """The calibration in a file, plain or gzip-compressed as its name made `fcjax calibrate -o` write it.
+
+    Raises `InputError`, which names the file.
+    """
     name = os.fspath(path)
     try:
-        return Calibration.from_dict(orjson.loads(read_small(name)))
+        return Calibration.from_dict(orjson.loads(read_small(name, gzipped=True)))
     except InputError as error:
         raise InputError(*(Fault(fault.message, file=name, field=fault.field) for fault in error.faults)) from None
     except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from fcjax.core.checks import check_choice, check_number
 from fcjax.core.errors import Fault, InputError
@@ -24,6 +24,9 @@ from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import Agenda, Relater, RelationModel
 from fcjax.stages.screen import Screen
 from fcjax.stages.traces import related, with_related
+
+_MAKERS: Final = ("model", "style", "template", "calibration")
+"""Keys of a record of relations that say what gave them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,7 @@ class RelationCounts:
     methods: Counter[str] = field(default_factory=Counter)  # and by where their probabilities come from
     failed: Counter[str] = field(default_factory=Counter)  # the others, by the kind of failure
     given: int = 0  # relations that the input has
+    earlier: int = 0  # cases that keep relations of another model, wording or calibration (see `keeps_earlier`)
     screened: int = 0  # pairs left out as unrelated
     skipped: Counter[str] = field(default_factory=Counter)  # atoms and contexts that cannot be asked about, by reason
 
@@ -76,6 +80,7 @@ class RelationCounts:
             "n_failed": self.n_failed,
             "failed": dict(self.failed),
             "n_given": self.given,
+            "n_earlier": self.earlier,
             "n_screened": self.screened,
             "skipped": dict(self.skipped),
         }
@@ -140,7 +145,6 @@ class _OpenCase:
     def finished(self, name: str, counts: RelationCounts) -> Case:
         """The case with its relations, in the order of the questions, and a record of the work under `relate`."""
         agenda, case = self._agenda, self.case
-        calibration = self._how.model.calibration
         if agenda is not None:
             relations = [relation for _, part in sorted(self._found.items()) for relation in part]
             failed = [relation for relation in relations if relation.status.failed]
@@ -152,12 +156,11 @@ class _OpenCase:
             counts.given += len(case.relations or ())
             counts.screened += self.left_out
             counts.skipped.update(agenda.skipped.values())
+            made_with = _made_with(name, self._how.model)
             done = {
-                "model": name,
+                "model": made_with.pop("model"),
                 "version": self._how.version,
-                "style": self._how.model.style,
-                "template": self._how.model.template_name,
-                **({} if calibration is None else {"calibration": calibration.digest}),
+                **made_with,
                 "asked": len(relations),
                 "failed": len(failed),
                 **({} if self._screen is None else {"screened": self.left_out}),
@@ -168,6 +171,7 @@ class _OpenCase:
                 done["earlier"] = earlier
             if relations or related(case) is None:  # else the record is of the run that did ask
                 case = replace(case, extra=with_related(case, done))
+            counts.earlier += keeps_earlier(case, name, self._how.model)
         counts.cases[str(case.status)] += 1
         return case
 
@@ -181,10 +185,24 @@ def _earlier(case: Case, made: list[Relation], done: dict[str, Any]) -> dict[str
         return None
     if before is None:
         return {}
-    names = ("model", "style", "template", "calibration")
-    if all(before.get(name) == done.get(name) for name in names):
+    if all(before.get(name) == done.get(name) for name in _MAKERS):
         return before.get("earlier")
-    return {name: before[name] for name in (*names, "earlier") if name in before}
+    return {name: before[name] for name in (*_MAKERS, "earlier") if name in before}
+
+
+def _made_with(name: str, model: Relater) -> dict[str, Any]:
+    """What a record of relations says of their model of this `name`; of a calibration only where there is one."""
+    calibration = {} if model.calibration is None else {"calibration": model.calibration.digest}
+    return {"model": name, "style": model.style, "template": model.template_name, **calibration}
+
+
+def keeps_earlier(case: Case, name: str, model: Relater) -> bool:
+    """Whether a case that has been related keeps relations that a model gave, and another than the one of this `name`,
+    in another style or wording, or with another calibration, as far as its record says."""
+    if not any(one.method and not one.status.failed for one in case.relations or ()):
+        return False
+    record, ours = related(case) or {}, _made_with(name, model)
+    return "earlier" in record or any(record.get(key) != ours.get(key) for key in _MAKERS)
 
 
 def unusable(case: Case, *faults: Fault) -> Case:

@@ -28,6 +28,7 @@ from fcjax.stages.relate import RelationModel
 from fcjax.stages.retrieve import EvidenceSearch
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
+from fcjax.stages.wordings import wording
 
 Thousand = Annotated[int, Field(ge=1, le=1000)]
 Count = Annotated[int, Field(ge=1)]
@@ -118,7 +119,8 @@ class ModelConfig(NamedSection):
 class CriticConfig(Section):
     """The critic that evaluates, and that correctors work with; `model` is asked for all, else each model for its own.
 
-    The other keys are those of `Settings` and `RelationModel`, which check their values.
+    The other keys are those of `Settings` and `RelationModel`, which check their values; `wording` is the version of
+    the question about relations.
     """
 
     model: Text | None = None
@@ -138,6 +140,8 @@ class CriticConfig(Section):
     pack: Checked = None
     votes: Checked = None
     default: Checked = None
+    wording: Checked = None
+    max_tokens: Checked = None
     calibration: Annotated[Path, _existing("a file of `fcjax calibrate`", folders=False)] | None = None
 
     @property
@@ -152,7 +156,9 @@ class CriticConfig(Section):
     def relations(self) -> RelationConfig:
         """How relations are asked for."""
         calibration = None if self.calibration is None else load_calibration(self.calibration)
-        model = RelationModel(**self._given("style", "pack", "votes", "default"), calibration=calibration)
+        words = {} if self.wording is None else wording(str(self.wording))._asdict()  # YAML has 1 as a number
+        chosen = self._given("style", "pack", "votes", "default", "max_tokens")
+        model = RelationModel(**words, **chosen, calibration=calibration)
         return RelationConfig(version=self.version, model=model, screen=self.screen)
 
     def _given(self, *names: str) -> dict[str, Any]:

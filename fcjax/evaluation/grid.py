@@ -53,7 +53,7 @@ from fcjax.runs.correct_file import look as look_at
 from fcjax.runs.critique_file import critique_file
 from fcjax.runs.preview import Choice, described, preview
 from fcjax.scoring.measures import K
-from fcjax.scoring.rows import Row
+from fcjax.scoring.rows import RESULTS_VERSION, Row
 from fcjax.scoring.score_cases import completed
 from fcjax.scoring.summary import has_failed
 from fcjax.stages.atomize import ATOMIZE
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from fcjax.evaluation.config import Plan
 
 VERSION: Final = 1
-"""Part of every step's fingerprint; to be raised when steps write something else."""
+"""Part of every step's fingerprint, with the version of the results; to be raised when steps write something else."""
 
 _FINAL: Final = (Status.OK, Status.NO_ATOMS, Status.REFUSED, Status.STOPPED, Status.INVALID_INPUT)
 """Statuses that another try would not change."""
@@ -271,7 +271,7 @@ class _Run:
     ) -> None:
         """Run a step unless it is done: `make` writes `path` and `beside`, and returns how much failed."""
         name = str(path.relative_to(self._home))
-        fingerprint = hashlib.blake2b(orjson.dumps([VERSION, name, parts]), digest_size=16).hexdigest()
+        fingerprint = hashlib.blake2b(orjson.dumps([VERSION, RESULTS_VERSION, name, parts]), digest_size=16).hexdigest()
         there = path.is_file() and (beside is None or beside.is_file())
         kept, failed = there and self._state.has(name, fingerprint), 0
         try:

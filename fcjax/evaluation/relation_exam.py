@@ -156,10 +156,17 @@ async def examine(
     window: int = 256,
     progress: Callable[[int], None] | None = None,
 ) -> Exam:
-    """Ask about every pair, and compare with people's labels. Raises what `ask_pairs` raises."""
+    """Ask about every pair, and compare with people's labels.
+
+    No client is needed for a model that asks none. Raises what `ask_pairs` raises, and before anything is asked what
+    `checked_shares` and `check_in_use` raise.
+    """
     model = RelationModel() if model is None else model
-    if not isinstance(model, RelationModel):
-        raise SettingsError(f"the relation model is {model!r:.60}; allowed: a RelationModel, or None")
+    if not is_relater(model):
+        raise SettingsError(f"the relation model is {model!r:.60}; allowed: a RelationModel, a LocalRelationModel or None")
+    if in_use is not None:
+        in_use = checked_shares(in_use)
+        check_in_use(pairs, in_use)
     asker = Meter(client if isinstance(client, Asker) else Asker(client))
     if model.calibration is not None:
         model.calibration.check(asker.client.model, model.style, model.template.name)

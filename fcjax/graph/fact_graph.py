@@ -91,8 +91,9 @@ class FactGraph:
         """A graph of `{"nodes": [...], "edges": [...]}` (SPEC 7, 8); `from`/`to`/`relation` are accepted too.
 
         A node's `probability` is its prior; without one it has the default of its kind. An edge may have a
-        `distribution`, the probabilities of all three answers by name. Neutral edges make factors in the encoding
-        `soft` only. Raises `InputError` with every fault that was found.
+        `distribution`, the probabilities of all three answers by name; in the encoding `soft` it decides, whatever the
+        edge's type and probability (SPEC 2), which a case would have to agree with it. Neutral edges make factors in
+        that encoding only. Raises `InputError` with every fault that was found.
         """
         priors = _priors(encoding, context_prior, atom_prior)
         faults: list[Fault] = []

@@ -14,6 +14,7 @@ import orjson
 
 from fcjax.core.records import Case, RelationType, Status
 from fcjax.critic.critic import Critic, Critique
+from fcjax.critic.relation_stream import keeps_earlier
 from fcjax.io.files import case_to_dict, encode_result
 from fcjax.io.files.digests import count_atoms, digest_of
 from fcjax.io.files.streams import Source
@@ -37,6 +38,7 @@ class CritiqueReport:
     relations: Counter[str] = field(default_factory=Counter)  # answered, by type
     failed: dict[str, Counter[str]] = field(default_factory=dict)  # searches and relations that failed, by kind
     repeated: int = 0  # contexts that repeat another one of their case
+    earlier: int = 0  # cases that keep relations of another model, wording or calibration than the critic's
     resumed: int = 0  # stages of cases that an earlier run had finished
 
     def add(self, critique: Critique) -> None:
@@ -70,6 +72,7 @@ class CritiqueReport:
             "stages": {stage: dict(sums) for stage, sums in self.stages.items()},
             "relations": dict(self.relations),
             "failed": {stage: dict(kinds) for stage, kinds in self.failed.items()},
+            "n_earlier": self.earlier,
             "n_repeated_sources": self.repeated,
         }
 
@@ -119,6 +122,7 @@ def critique_file(
         def finish(place: int, critique: Critique) -> Finished:
             checkpoint.forget(place)
             report.add(critique)
+            report.earlier += _keeps_earlier(critique.case, critic)
             run.observer.case(critique, kept=False)
             record = case_to_dict(critique.case)
             line = orjson.dumps(record)
@@ -141,3 +145,10 @@ def critique_file(
 
         run.write_rows(complete)
     return report
+
+
+def _keeps_earlier(case: Case, critic: Critic) -> bool:
+    """`keeps_earlier` of a case that the critic has related."""
+    if critic.client is None or not critic.pipeline.may("relate") or case.status.failed:
+        return False
+    return keeps_earlier(case, critic.client.model, critic.how.model)

@@ -225,6 +225,12 @@ class RelationModel:
         """The relation of each pair of a question, in order; see `relate`."""
         return await relate(question, ask, reject)
 
+    @property
+    def can_hold_labels(self) -> bool:
+        """Whether a server can be asked to hold answers to the labels: a custom wording names none, and a wording that
+        explains has a sentence before them."""
+        return self.template.labels is not None and not self.template.explains
+
     def questions(self, pairs: Iterable[Pair]) -> Iterator[Question]:
         """The questions that ask about all of `pairs`, one at a time."""
         for (_, kind), group in groupby(pairs, lambda pair: (pair.source, pair.kind)):

@@ -11,8 +11,19 @@ from typing import Any, TypeVar
 
 import orjson
 
+from fcjax.core.checks import contradicted
 from fcjax.core.errors import Fault, InputError
-from fcjax.core.records import Atom, Case, Context, Relation, RelationType, Status, by_label
+from fcjax.core.records import (
+    DISTRIBUTED,
+    Atom,
+    Case,
+    Context,
+    Distribution,
+    Relation,
+    RelationType,
+    Status,
+    by_label,
+)
 from fcjax.io.files.fields import (
     TEXTS,
     check_depth,
@@ -216,6 +227,8 @@ def parse_relations(
     """The relations under `key`, between the ids that are `known`; faults are added to `faults`.
 
     `from`, `to` and `relation` are accepted for `source`, `target` and `type`; a type is read in any case of letters.
+    A type or probability that does not follow from the relation's `distribution` is a fault (see `contradicted`): the
+    encodings would read different answers from it.
     """
     rows = rows_of(value, key, faults)
     if rows is None:
@@ -243,11 +256,21 @@ def parse_relations(
             p = probability(row, "probability", f"{key}[{i}].", faults, ", or null if the status is a failure")
         if type(method) not in TEXTS:
             check_texts({"method": method}, f"{key}[{i}].", faults)
-        told = get("distribution")
-        if told is not None:
-            told = distribution(told, f"{key}[{i}].", faults)
+        told = given = get("distribution")
+        if given is not None:
+            told = distribution(given, f"{key}[{i}].", faults)
+            if told is not None and kind_of is not None and p is not None and not status.failed:
+                faults += _contradiction(kind_of, p, told, given, f"{key}[{i}].")
         records.append(_relation(source, target, kind_of, p, status, method, told, extra_of(row, _RELATION_KEYS)))
     return tuple(records)
+
+
+def _contradiction(type: RelationType, p: float, q: Distribution, given: Mapping[str, Any], place: str) -> list[Fault]:
+    """The fault of a relation that contradicts its distribution, scaled (`q`) and as it was `given`."""
+    found = contradicted(type, p, q)
+    if found is None or contradicted(type, p, [given[answer] for answer in DISTRIBUTED]) is None:
+        return []
+    return [Fault(found[1], field=place + found[0])]
 
 
 def _relation_type(row: Mapping[str, Any], name: Any, place: str, faults: list[Fault]) -> RelationType:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import gzip
+import io
 import os
 import re
 import stat
 import tomllib
+import zlib
 from typing import Any, Final
 
+from fcjax.io.files.gzipped import unpacked
 from fcjax.io.files.objects import is_deeper
 from fcjax.io.files.streams import Source
 
@@ -18,8 +22,8 @@ MOST_KEYS: Final = 100
 """Levels of a configuration file, and parts of a dotted key in it."""
 
 
-def read_small(path: Source, limit: int = SMALL_LIMIT, encoding: str = "utf-8") -> str:
-    """The text of a regular file of at most `limit` bytes.
+def read_small(path: Source, limit: int = SMALL_LIMIT, encoding: str = "utf-8", *, gzipped: bool = False) -> str:
+    """The text of a regular file of at most `limit` bytes; where it may be `gzipped`, of as many once unpacked.
 
     A pipe or device is not waited for. Raises `OSError` where it cannot be read, `UnicodeDecodeError` where it is not
     text.
@@ -31,10 +35,20 @@ def read_small(path: Source, limit: int = SMALL_LIMIT, encoding: str = "utf-8") 
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file; allowed: files, not pipes or devices", os.fspath(path))
-        content = stream.read(limit + 1)
+        small = found.st_size <= limit  # gzip data may be long and unpack to little
+        content = _unpacked(stream, limit, path) if gzipped and small else stream.read(limit + 1)
     if len(content) > limit:
         raise OSError(errno.EFBIG, f"more than {limit:,} bytes; allowed: a smaller file", os.fspath(path))
     return content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _unpacked(stream: io.BufferedReader, limit: int, path: Source) -> bytes:
+    """The start of a file that may be gzip data."""
+    try:
+        return unpacked(stream, limit).read(limit + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        why = f"the gzip data is cut off or damaged ({error}); allowed: a complete file"
+        raise OSError(errno.EINVAL, why, os.fspath(path)) from error
 
 
 def read_toml(text: str) -> dict[str, Any]:

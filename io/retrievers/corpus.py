@@ -28,7 +28,7 @@ from fcjax.core.words import without_invisible
 from fcjax.io.files.gzipped import BUFFER, unpacked
 from fcjax.io.files.objects import objects_of
 from fcjax.io.files.streams import WHOLE_LIMIT, text_of
-from fcjax.io.retrievers.extraction import HTML, LONGEST, PDF, ExtractionError, decode, kind_of, tidy
+from fcjax.io.retrievers.extraction import HTML, PDF, ExtractionError, decode, kind_of, tidy
 from fcjax.io.retrievers.extraction_workers import Workers
 
 CHUNK: Final = 1000
@@ -202,8 +202,6 @@ def _read_page(entry: CorpusFile, faults: Faults, workers: Workers) -> Iterator[
         text, note = workers.text_of(kind, content, None, seconds)
     except ExtractionError as error:
         raise InputError(Fault(str(error), file=str(entry.path))) from error
-    if len(text) == LONGEST:
-        note = f"only the first {LONGEST:,} characters were read"
     if note:
         faults.add(Fault(note, file=str(entry.path)))
     title = _TITLE.search(decode(content[:65536], None, meta=True)) if kind == HTML else None

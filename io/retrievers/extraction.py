@@ -78,7 +78,7 @@ def kind_of(content_type: str, head: bytes) -> str | None:
 
 
 def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tuple[str, str | None]:
-    """The text of a document, and a note on it, such as that it is behind a paywall.
+    """The text of a document, and a note on it, such as that it is behind a paywall, or is not all there.
 
     `charset` is the one of the HTTP header; `deadline` is in seconds of `time.monotonic`, for documents of many pages.
     Raises `ExtractionError`.
@@ -91,6 +91,8 @@ def text_of(kind: str, body: bytes, charset: str | None, deadline: float) -> tup
     text = tidy(text)
     if not text:
         raise ExtractionError("it contains no text" + (f" ({note})" if note else ""))
+    if len(text) > LONGEST:
+        note = "; ".join(filter(None, (note, f"only the first {LONGEST:,} characters were read")))
     return text[:LONGEST], note
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 
 import biased_model
 import pytest
@@ -13,6 +15,7 @@ from jsonl import rows_in, write
 from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer
 
+from fcjax.core.errors import InputError
 from fcjax.critic.calibration_file import load_calibration
 from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import RelationModel
@@ -161,6 +164,15 @@ def test_shares_in_use_are_kept_by_name_or_in_order(run, source, tmp_path):
         assert load_calibration(tmp_path / "c.json").in_use == (0.2, 0.1, 0.7)
 
 
+def test_a_label_in_use_that_no_pair_has_is_refused(run, server, tmp_path):
+    rows = (row for row in biased_model.pairs(90) if row["label"] != "neutral")
+    source, out = write(tmp_path / "pairs.jsonl", *rows), tmp_path / "c.json"
+    done = run(source, "-o", out, "--in-use", "0.2,0.1,0.7")
+    assert (done.returncode, server.calls, out.exists()) == (UNUSABLE, 0, False)
+    assert "0.7 of the labels are neutral, and no pair has that label" in done.stderr.decode()
+    assert run(source, "-o", out, "--in-use", "0.9,0.1,0").returncode == OK
+
+
 def test_another_wording_is_another_calibration(run, source, tmp_path):
     wording = tmp_path / "mine.txt"
     wording.write_text("<premise>\n$premise\n</premise>\n<hypothesis>\n$hypothesis\n</hypothesis>\nWhich?")
@@ -179,6 +191,45 @@ def test_a_plot_is_written(run, source, tmp_path):
     pytest.importorskip("matplotlib")
     assert run(source, "--plot", tmp_path / "p.svg").returncode == OK
     assert "probability of the answer" in (tmp_path / "p.svg").read_text()
+
+
+def test_the_calibration_and_the_plot_are_two_files(run, source, server, tmp_path):
+    out, link = tmp_path / "x.svg", tmp_path / "link.svg"
+    link.symlink_to(out)
+    (tmp_path / "there.svg").write_text("kept")
+    (tmp_path / "hard.svg").hardlink_to(tmp_path / "there.svg")
+    for one, other in ((out, out), (out, link), (tmp_path / "hard.svg", tmp_path / "there.svg")):
+        done = run(source, "-o", one, "--plot", other)
+        assert (done.returncode, server.calls) == (UNUSABLE, 0)
+        assert "-o and --plot are both" in done.stderr.decode()
+    assert not out.exists()
+    assert (tmp_path / "there.svg").read_text() == "kept"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_plot_that_cannot_be_written_loses_no_calibration(run, source, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "p.svg").symlink_to("/dev/full")
+    done = run(source, "-o", tmp_path / "c.json", "--plot", tmp_path / "p.svg")
+    assert done.returncode == UNUSABLE
+    assert "p.svg: No space left on device" in done.stderr.decode()
+    assert "macro-F1" in done.stdout.decode()
+    assert load_calibration(tmp_path / "c.json").n_pairs == 90
+
+
+def test_a_compressed_calibration_is_read_by_the_other_commands(run, source, tmp_path):
+    packed = tmp_path / "c.json.gz"
+    assert run(source, "-o", tmp_path / "c.json").returncode == OK
+    assert run(source, "-o", packed, "--replay").returncode == OK
+    assert gzip.decompress(packed.read_bytes()) == (tmp_path / "c.json").read_bytes()
+    assert load_calibration(packed) == load_calibration(tmp_path / "c.json")
+    assert run(source, "--calibration", packed).returncode == OK
+    (tmp_path / "cut.gz").write_bytes(packed.read_bytes()[:-20])
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * (1 << 21)))
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b"") * 60_000)
+    for name, words in (("cut", "cut off"), ("bomb", "1,048,576 bytes"), ("empty", "1,048,576 bytes")):
+        with pytest.raises(InputError, match=rf"{name}.gz: cannot be read as a calibration: .*{words}"):
+            load_calibration(tmp_path / f"{name}.gz")
 
 
 # --calibration in the commands that ask about relations.
@@ -277,3 +328,17 @@ def test_relate_uses_a_calibration_and_says_which(server, tmp_path):
     assert (done.returncode, (tmp_path / "x.jsonl").exists()) == (UNUSABLE, False)
     assert "of model 'scripted', and this run uses 'other'" in done.stderr.decode()
     assert fcjax("relate", source, "-o", file, "--calibration", file, **env).returncode == UNUSABLE
+
+
+def test_relations_kept_from_another_calibration_are_counted(towns, server, tmp_path):
+    sentence = "relations of another model, wording or calibration are kept in 3 cases"
+    done, _ = towns("critique", "plain")
+    assert sentence not in done.stdout.decode()
+    file, _ = calibration_file(tmp_path)
+    known, env = tmp_path / "plain.cases.jsonl", environment(server, tmp_path)
+    for command in ("critique", "relate"):
+        args = (command, known, "-o", tmp_path / f"{command}.jsonl", "--calibration", file)
+        assert sentence in " ".join(fcjax(*args, **env).stdout.decode().split()), command
+        assert json.loads(fcjax(*args, "--json", **env).stdout)["n_earlier"] == 3
+        args = (command, known, "-o", tmp_path / f"{command}-same.jsonl", "--json")
+        assert json.loads(fcjax(*args, **env).stdout)["n_earlier"] == 0

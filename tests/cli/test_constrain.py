@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import get_args
 
+import biased_model
 import pytest
 import scripted_model as model
 from command import KEY, OK, UNUSABLE, fcjax
 from jsonl import rows_in, write
+from relations import case as related_case
 from scripted_critique import corpus_of, settings
 from scripted_server import ScriptedServer, unknown
 
@@ -77,3 +79,39 @@ def test_an_unknown_way_is_bad_usage(tmp_path):
     done = fcjax("relate", source, "-o", tmp_path / "out.jsonl", "--constrain", "regex")
     assert done.returncode == UNUSABLE
     assert "'regex' is not one of 'auto', 'none', 'json_schema'" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", ["relate", "critique", "correct", "calibrate"])
+def test_a_constraint_that_does_not_reach_the_labels_is_said_once(tmp_path, command):
+    cases = write(tmp_path / "in.jsonl", related_case("x", 1, 1))
+    pairs = write(tmp_path / "pairs.jsonl", *biased_model.pairs(6))
+    source = pairs if command == "calibrate" else cases
+    words = "warning: --constrain grammar has no effect on the labels of relations"
+
+    def said(*args):
+        with ScriptedServer(model.answer, key=KEY) as server:
+            env = settings(server, tmp_path)
+            out = () if command == "calibrate" else ("-o", tmp_path / "out.jsonl")
+            return fcjax(command, source, *out, "-n", *args, **env).stderr.decode()
+
+    found = said("--constrain", "grammar")
+    assert found.count(words) == 1
+    assert "this wording has a sentence before them; it applies to answers in JSON" in found
+    assert "--wording 1" in found
+    for args in (
+        ("--constrain", "grammar", "--wording", "1"),
+        ("--constrain", "grammar", "--style", "packed"),
+        ("--constrain", "grammar", "--quiet"),
+        ("--constrain", "none"),
+        (),
+    )[: None if command == "relate" else 1]:
+        assert words not in said(*args), args
+
+
+def test_a_constraint_has_no_effect_on_the_labels_of_a_custom_wording(tmp_path):
+    source = write(tmp_path / "in.jsonl", related_case("x", 1, 1))
+    (tmp_path / "mine.txt").write_text("$premise\n$hypothesis\nWhich?")
+    with ScriptedServer(model.answer, key=KEY) as server:
+        args = (source, "-n", "--constrain", "choice", "--template", tmp_path / "mine.txt")
+        done = fcjax("relate", *args, **settings(server, tmp_path))
+    assert "a custom wording does not say which they are" in done.stderr.decode()

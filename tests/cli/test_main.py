@@ -468,7 +468,8 @@ def test_a_case_as_a_bare_model_has_the_same_posteriors(good, tmp_path):
 
 def test_soft_in_score_rescore_and_convert(tmp_path):
     unsure = case("x", atoms=1)
-    unsure["relations"][0]["distribution"] = {"entailment": 0.5, "contradiction": 0.2, "neutral": 0.3}
+    answers = {"entailment": 0.5, "contradiction": 0.2, "neutral": 0.3}
+    unsure["relations"][0] |= {"probability": 0.5, "distribution": answers}
     source, out = write(tmp_path / "cases.jsonl", unsure), tmp_path / "out.jsonl"
     done = fcjax("score", source, "-o", out, "--encoding", "soft", "--context-prior", "0.8", "--json")
     assert done.returncode == OK

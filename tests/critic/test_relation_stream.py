@@ -64,6 +64,7 @@ def test_every_case_gets_its_relations_in_order(tmp_path, style):
         "n_failed": 0,
         "failed": {},
         "n_given": 0,
+        "n_earlier": 0,
         "n_screened": 0,
         "skipped": {},
     }
@@ -432,7 +433,8 @@ def test_relations_of_another_calibration_are_not_claimed(tmp_path):
     source = write(tmp_path / "in.jsonl", case("x", 2, 1, relations=[given], relate=before))
     of = Calibration(model="scripted", style="pairwise", template=PAIRWISE.name, temperature=2.0)
     with ScriptedServer(judge) as server:
-        relate_file(source, tmp_path / "out.jsonl", client_of(server), RelationConfig(calibration=of))
+        counts = relate_file(source, tmp_path / "out.jsonl", client_of(server), RelationConfig(calibration=of))
+    assert counts.to_dict()["n_earlier"] == 1
     (row,) = rows_in(tmp_path / "out.jsonl")
     assert row["relate"]["calibration"] == of.digest
     assert row["relate"]["asked"] == 1
@@ -442,10 +444,25 @@ def test_relations_of_another_calibration_are_not_claimed(tmp_path):
     assert "calibration" not in scored["diagnostics"]
     again = write(tmp_path / "again.jsonl", {**row, "atoms": [*row["atoms"], {"id": "new", "text": "x says 0"}]})
     with ScriptedServer(judge) as server:
-        relate_file(again, tmp_path / "more.jsonl", client_of(server), RelationConfig(calibration=of))
+        counts = relate_file(again, tmp_path / "more.jsonl", client_of(server), RelationConfig(calibration=of))
+    assert counts.earlier == 1
     (more,) = rows_in(tmp_path / "more.jsonl")
     assert more["relate"]["earlier"] == row["relate"]["earlier"]  # it does not grow
     unknown = write(tmp_path / "unknown.jsonl", case("x", 2, 1, relations=[given]))
     with ScriptedServer(judge) as server:
         relate_file(unknown, tmp_path / "known.jsonl", client_of(server), RelationConfig(calibration=of))
     assert rows_in(tmp_path / "known.jsonl")[0]["relate"]["earlier"] == {}
+
+
+def test_cases_that_keep_relations_of_another_model_are_counted_though_nothing_is_asked(tmp_path):
+    source = write(tmp_path / "in.jsonl", case("x"), case("y"), case("z", relations=[]))
+    known, of = tmp_path / "known.jsonl", Calibration(model="scripted", style="pairwise", template=PAIRWISE.name)
+    with ScriptedServer(judge) as server:
+        assert relate_file(source, known, client_of(server)).earlier == 0
+        for how, earlier in (
+            (RelationConfig(), 0),
+            (RelationConfig(calibration=of), 3),
+            (RelationConfig(model=RelationModel(style="packed")), 3),
+        ):
+            counts = relate_file(known, tmp_path / "again.jsonl", client_of(server), how)
+            assert (counts.pairs, counts.earlier) == (0, earlier)

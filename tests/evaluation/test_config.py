@@ -187,3 +187,26 @@ def test_the_critics_calibration_is_of_its_model_style_and_wording(tmp_path):
     ):
         with pytest.raises(SettingsError, match=re.escape(words)):
             plan_of(tmp_path, more=f"critic: {{{key}}}")
+
+
+def test_the_critics_wording_and_length_of_answers(tmp_path):
+    def relations(section):
+        return plan_of(tmp_path, more=f"critic: {{{section}}}").critic.relations.model
+
+    assert relations("wording: 1").template.name == "relate.pairwise/1"
+    assert relations("wording: '1', style: packed").template.name == "relate.packed/1"
+    assert relations("max_tokens: 64").max_tokens == 64
+    assert relations("wording: 2") == relations("votes: 0") == RelationModel()
+    for section, words in (
+        ("wording: 3", "critic.wording is '3'; allowed: '1', '2'"),
+        ("wording: true", "critic.wording is 'True'; allowed: '1', '2'"),
+        ("max_tokens: 0", "critic.max_tokens is 0"),
+        ("max_tokens: many", "critic.max_tokens is 'many'"),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(words)):
+            relations(section)
+    made = Calibration(model="m", style="pairwise", template="relate.pairwise/1")
+    (tmp_path / "c.json").write_text(json.dumps(made.to_dict()))
+    assert relations("wording: 1, calibration: c.json").calibration == made
+    with pytest.raises(SettingsError, match=r"of wording 'relate\.pairwise/1', and this run uses 'relate\.pairwise/2'"):
+        relations("calibration: c.json")

@@ -16,7 +16,7 @@ from jsonl import rows_in, write
 from scripted_server import ScriptedServer
 
 from fcjax.core.errors import BudgetError, InputError, OutputError, SettingsError
-from fcjax.evaluation import rendering
+from fcjax.evaluation import grid, rendering
 from fcjax.evaluation.config import read_plan
 from fcjax.evaluation.grid import run_grid
 from fcjax.evaluation.layout import Cell
@@ -243,6 +243,32 @@ def test_finished_steps_are_kept_and_changed_ones_run_again(server, tmp_path):
     assert run_grid(grid_of(server, tmp_path), tmp_path / "out").kept == 0
     found = render(tmp_path / "out", plots=False)
     assert {one.comparison.n_cases for one in found.entries} == {4}
+
+
+def test_another_version_of_the_results_uses_no_old_step(server, tmp_path, monkeypatch):
+    write(tmp_path / "towns.jsonl", *towns((1, 2)))
+    first = run_grid(grid_of(server, tmp_path), tmp_path / "out")
+    calls = server.calls
+    monkeypatch.setattr(grid, "RESULTS_VERSION", grid.RESULTS_VERSION + 1)
+    again = run_grid(grid_of(server, tmp_path), tmp_path / "out")
+    assert (again.steps, again.kept) == (first.steps, 0)
+    assert server.calls == calls  # the replies are in the store
+
+
+def test_the_critics_wording_and_length_of_answers_are_part_of_every_step(server, tmp_path):
+    write(tmp_path / "towns.jsonl", *towns((1, 2)))
+    before = tmp_path / "out/data/towns/small/before.cases.jsonl"
+    for more, template, most in (
+        ("", "relate.pairwise/2", 256),
+        ("critic: {wording: 1}", "relate.pairwise/1", 256),
+        ("critic: {wording: '1', max_tokens: 77}", "relate.pairwise/1", 77),
+    ):
+        server.bodies.clear()
+        report = run_grid(grid_of(server, tmp_path, "[llm1]", more=more), tmp_path / "out")
+        assert report.kept == 0
+        assert {row["relate"]["template"] for row in rows_in(before)} == {template}
+        assert most in {body["max_tokens"] for body in server.bodies}
+        assert run_grid(grid_of(server, tmp_path, "[llm1]", more=more), tmp_path / "out").kept == report.steps
 
 
 def contents(folder):

@@ -14,7 +14,7 @@ from scripted_server import ScriptedServer
 
 import fcjax
 from fcjax import Calibration, InputError, RelationModel, SettingsError
-from fcjax.evaluation.relation_exam import checked_shares, examine
+from fcjax.evaluation.relation_exam import check_in_use, checked_shares, examine
 from fcjax.evaluation.relation_pairs import pairs_of
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
@@ -217,9 +217,29 @@ def test_a_budget_ends_the_examination():
     assert server.calls <= 5
 
 
-@pytest.mark.parametrize(
-    "shares", [(0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.2, 0.0), ("a", 0, 1), (math.nan, 0, 1), 1, {}]
-)
+def test_labels_in_use_occur_among_the_pairs():
+    pairs = pairs_of(rows_of("entailment", "contradiction", "entailment", "contradiction"))
+    for good in ((0.5, 0.5, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)):
+        check_in_use(pairs, good)
+    for bad, share in (((0.2, 0.1, 0.7), "0.7"), ((0.5, 0.499, 0.001), "0.001")):
+        with pytest.raises(InputError, match=f"in use, {share} of the labels are neutral, and no pair has that label"):
+            check_in_use(pairs, bad)
+
+
+def test_a_label_in_use_without_pairs_ends_before_anything_is_asked():
+    async def work(shares):
+        async with Client(Endpoint(server.url, "scripted"), retry=QUICK) as client:
+            return await examine(pairs, client, in_use=shares)
+
+    pairs = pairs_of([row for row in biased_model.pairs(60) if row["label"] != "neutral"])
+    with ScriptedServer(biased_model.answer) as server:
+        with pytest.raises(InputError, match="no pair has that label"):
+            asyncio.run(work((0.2, 0.1, 0.7)))
+        assert server.calls == 0
+        assert asyncio.run(work((0.9, 0.1, 0.0))).calibration.in_use == (0.9, 0.1, 0.0)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.2, 0.0), ("a", 0, 1), (math.nan, 0, 1), 1, {}])
 def test_shares_in_use_add_up_to_one(shares):
     with pytest.raises(SettingsError, match="three numbers that add up to 1"):
         checked_shares(shares)

@@ -14,7 +14,7 @@ from fcjax.io.client import Client
 from fcjax.io.constraints import FIELDS, Constrain, constraint, gbnf
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import prompt_key, question
-from fcjax.io.pacing import Retry
+from fcjax.io.pacing import Budget, Retry
 from fcjax.io.store import Store
 
 LABELS = AnswerForm.one_of(("[yes]", "[no]"))
@@ -183,6 +183,23 @@ def test_a_server_that_refuses_is_asked_without_from_then_on(name, store):
         again, stats = answers(server, prompts, store=store)  # in a new run, too, nothing is asked or refused
     assert again == found
     assert (stats.cache_hits, stats.sent) == (3, 0)
+
+
+def test_a_refused_request_counts_in_the_prompt_budget():
+    with ScriptedServer(lambda messages: "free", refuses={"response_format": unknown("response_format")}) as server:
+        budget = Budget(prompts=3)
+        prompts = [ask(text, NUMBERED) for text in ("one", "two", "three")]
+        assert texts(server, prompts, budget=budget) == ["free", "free", "budget"]
+        assert (server.calls, budget.spent.prompts) == (3, 3)
+
+
+def test_a_budget_that_ends_with_a_refusal_says_so():
+    with ScriptedServer(lambda messages: "free", refuses={"response_format": unknown("response_format")}) as server:
+        (failure,), stats = answers(server, [ask("one", NUMBERED)], budget=Budget(prompts=1))
+        assert server.calls == 1
+    assert failure.kind == "budget"
+    assert "1 prompts is used up" in failure.reason
+    assert dict(stats.failed) == {"budget": 1}
 
 
 def test_a_refusal_of_one_kind_of_form_leaves_the_others():

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import io
+import math
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from pdfs import pdf
 from pypdf import PdfWriter
 from pypdf.generic import ArrayObject, DecodedStreamObject, DictionaryObject, NameObject, NumberObject, StreamObject
 from served import served
@@ -29,12 +31,14 @@ from fcjax.io.retrievers import corpus, excerpts, extraction, ssrf_guard, words
 from fcjax.io.retrievers.excerpts import excerpt
 from fcjax.io.retrievers.extraction import (
     HTML,
+    LONGEST,
     PDF,
     PLAIN,
     ExtractionError,
     ExtractionTimeoutError,
     decode,
     kind_of,
+    text_of,
     tidy,
 )
 from fcjax.io.retrievers.extraction_workers import GRACE, MEMORY, MEMORY_PER_BYTE, Workers
@@ -206,6 +210,33 @@ def test_a_deadline_falls_within_a_page_of_a_pdf_and_keeps_the_pages_before():
         assert time.monotonic() - begin < 20
     assert text.strip() == STORY
     assert note == "only the first 1 pages of the PDF were read"
+
+
+def test_a_pdf_of_the_web_that_is_cut_at_its_time_has_a_note():
+    async def main():
+        async with served(
+            lambda _: web.Response(body=slow_pdf(), headers={"Content-Type": "application/pdf"})
+        ) as server:
+            reader = PageReader(private=("127.0.0.0/8",), limits=PageLimits(extraction=2.0))
+            try:
+                return await reader.read(f"{server.url}/slow", "Curie")
+            finally:
+                await reader.close()
+
+    found = asyncio.run(main())
+    assert found.text.strip() == STORY
+    assert found.note == "only the first 1 pages of the PDF were read"
+
+
+def test_a_text_that_is_cut_has_a_note():
+    assert text_of(PLAIN, b"x" * LONGEST, None, math.inf) == ("x" * LONGEST, None)
+    assert text_of(PLAIN, b"x" * (LONGEST + 1), None, math.inf) == (
+        "x" * LONGEST,
+        "only the first 400,000 characters were read",
+    )
+    text, note = text_of(PDF, pdf(*["y" * 100_000] * 6), None, math.inf)
+    assert len(text) == LONGEST
+    assert note == "only the first 5 pages of the PDF were read; only the first 400,000 characters were read"
 
 
 def nested_forms(levels, *, copies=10):

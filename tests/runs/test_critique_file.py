@@ -6,6 +6,7 @@ import gzip
 import json
 import threading
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import scripted_model as model
@@ -19,6 +20,7 @@ from fcjax.core.passages import Passage
 from fcjax.core.prompts import Failure
 from fcjax.critic.critic import Critic
 from fcjax.io.client import Client
+from fcjax.io.constraints import Constrain
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.journal import Journal
 from fcjax.io.files.locks import locked
@@ -29,7 +31,7 @@ from fcjax.io.store import Store
 from fcjax.runs.critique_file import critique_file
 from fcjax.runs.file_run import cases_file
 from fcjax.runs.observer import RunObserver
-from fcjax.runs.preview import Choice, settings_of
+from fcjax.runs.preview import Choice, preview, settings_of
 from fcjax.runs.score_file import score
 from fcjax.scoring.settings import Settings
 from fcjax.stages.pipeline import Pipeline
@@ -275,6 +277,17 @@ def test_settings_are_described_alike_in_every_process(server):
     assert one != described(allow=names[1:], priors={"b.example": 0.5, "a.example": 0.25})
     assert " at 0x" not in one
     assert "atomize/1" in one
+
+
+def test_how_answers_are_constrained_is_a_setting_of_the_stages(server, source):
+    def critic(constrain):
+        return Critic(Client(Endpoint(server.url, "scripted"), constrain=constrain), retrieve=shelf())
+
+    assert "constrain" not in settings_of(critic("auto"))  # as in journals from before there was a choice
+    ways = [way for way in get_args(Constrain) if way != "auto"]
+    assert [settings_of(critic(way))["constrain"] for way in ways] == ways
+    prints = {preview(str(source), critic(way), Choice()).fingerprint for way in get_args(Constrain)}
+    assert len(prints) == len(get_args(Constrain))
 
 
 def test_a_journal_that_makes_no_case_is_passed_over(server, source, tmp_path):
