@@ -17,7 +17,7 @@ from fcjax.cli.options.engine import inference_limits
 from fcjax.cli.options.evidence import WEB
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.core.passages import Retriever
-from fcjax.critic.calibration_file import load_calibration
+from fcjax.critic.calibration_file import read_calibration
 from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import RelationConfig
 from fcjax.io.files.small import read_small
@@ -114,8 +114,9 @@ def relation_config(parameters: dict[str, Any], name: str, template: str | None 
 
 
 def relation_model(parameters: dict[str, Any], name: str, template: str | None = None) -> RelationModel:
-    """What `asking_options` and `calibration` describe, as `relation_config` does."""
-    style, file = parameters.pop("style"), parameters.pop("calibration")
+    """What `asking_options`, `calibration` and `force` describe, as `relation_config` does. `fcjax calibrate` has no
+    `force`: it measures a calibration whatever its gate says."""
+    style, file, force = parameters.pop("style"), parameters.pop("calibration"), parameters.pop("force", None)
     words = wording(parameters.pop("wording"))
     chosen = {name: parameters.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
     chosen = {name: value for name, value in chosen.items() if value is not None}
@@ -124,8 +125,11 @@ def relation_model(parameters: dict[str, Any], name: str, template: str | None =
     model = RelationModel(style=style, **words._asdict(), **chosen)
     if file is None:
         return model
-    calibration = load_calibration(file)
+    calibration = replace(read_calibration(file), force=force is not False)
     calibration.check(name, style, model.template.name)
+    calibration.check_gate()
+    if force is not None and calibration.doubt:
+        shell.say(f"warning: {file}: {calibration.doubt}")
     return replace(model, calibration=calibration)
 
 

@@ -84,6 +84,8 @@ def run(
             shell.echo(f"calibration {made.digest} of {shell.counted(made.n_pairs, 'pair')} in {out}")
     for warning in () if quiet else exam.warnings:
         shell.say(f"warning: {warning}")
+    if out is not None and exam.calibration is not None and not exam.gate.passed and not quiet:
+        shell.say(f"warning: {out}: other commands refuse this calibration without --force; gate {exam.gate.verdict}")
     if out is not None and exam.calibration is None:
         shell.say(f"error: {out}: not written: the answers allow no calibration")
         ctx.exit(shell.UNUSABLE)

@@ -125,7 +125,7 @@ class RelationModel:
     `pairwise` asks one pair per prompt; `packed` up to `pack` atoms of one context, and still one pair per prompt if
     the target is a context, whose text is long. `votes` more draws are asked for where a reply has no logprobs;
     without them, an answer that has none gets the probability `default`. A `calibration` is applied to the answers to
-    its wording (SPEC 9), which must be the style's. Raises `SettingsError`.
+    its wording (SPEC 9), which must be the style's, and whose gate must be passed or forced. Raises `SettingsError`.
     """
 
     style: Style = "pairwise"
@@ -147,6 +147,7 @@ class RelationModel:
             raise SettingsError(f"default is {self.default!r:.60}; allowed: a probability between 0 and 1")
         if self.calibration is not None:
             self.calibration.check(self.calibration.model, self.style, self.template.name)
+            self.calibration.check_gate()
 
     @property
     def template(self) -> Template:
