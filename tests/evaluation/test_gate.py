@@ -38,7 +38,7 @@ def exam_of(q, labels, *, per_premise=2, cosines=None, embedder=None, order=None
     """The examination of a model that answered with the distributions `q`."""
     pairs, relations = [], []
     for i, (row, label) in enumerate(zip(q, labels, strict=True)):
-        at = "" if cosines is None else f" @{cosines[i]!r}"
+        at = "" if cosines is None else f" @{float(cosines[i])!r}"
         pairs.append(LabelledPair(f"p{i}", f"premise {i // per_premise}", f"claim {i}{at}", RelationType(NAMES[label])))
         best = int(np.argmax(row)) if answers is None else int(answers[i])
         relations.append(
@@ -91,8 +91,7 @@ def test_random_answers_are_refused(seed):
 
 
 @pytest.mark.parametrize("shares", [(0.2, 0.17, 0.63), (1 / 3, 1 / 3, 1 / 3), (0.45, 0.42, 0.13)])
-@pytest.mark.parametrize("constant", [0, 2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("constant", "seed"), [(0, 0), (2, 1), (2, 2)])
 def test_constant_answers_are_refused(shares, constant, seed):
     """They are as good as the labels' shares once calibrated, and no better."""
     row = [0.05, 0.05, 0.05]
@@ -103,19 +102,17 @@ def test_constant_answers_are_refused(shares, constant, seed):
 
 
 def test_a_model_that_is_worse_than_always_neutral_is_said_to_be():
-    labels = drawn(400)
-    generator = np.random.default_rng(1)
-    # Worse than chance in one half of the premises and better in the other: no calibration mends it.
-    answers = np.where(np.arange(400) % 4 < 2, labels, (labels + 1 + generator.integers(0, 2, 400)) % 3)
-    q = np.full((400, 3), 0.02)
-    q[np.arange(400), answers] = 0.96
-    answers[generator.random(400) < 0.35] = 1
-    q = np.full((400, 3), 0.02)
-    q[np.arange(400), answers] = 0.96
-    exam = exam_of(q, labels)
-    assert exam.raw.log_loss > exam.baselines.commonest.log_loss
-    assert exam.gate.status in ("failed", "not shown")
-    assert "always answering neutral: log loss" in exam.gate.verdict
+    """Without usable probabilities no temperature can be fitted, and answers at random are taken as 90 % sure."""
+    answers = np.random.default_rng(1).integers(0, 3, 300)
+    q = np.full((300, 3), 0.05)
+    q[np.arange(300), answers] = 0.9
+    exam = exam_of(q, drawn(300))
+    assert exam.raw.log_loss is None
+    assert exam.gate.status == "failed"
+    assert exam.gate.log_loss["commonest"].high < -0.1
+    assert exam.gate.accuracy.high < 0
+    assert re.search(r"worse than always answering neutral: log loss 1\.\d+ against 0\.8\d+, by -", exam.gate.verdict)
+    assert "less often right than always answering neutral: accuracy 0." in exam.gate.verdict
 
 
 def test_a_model_that_is_worse_than_the_cosine_is_refused():
@@ -160,8 +157,9 @@ def test_few_premises_show_nothing_with_many_pairs():
 def test_a_slightly_better_model_is_not_shown_and_the_pairs_that_help_are_named():
     labels = np.arange(60) % 3
     q = np.full((60, 3), 0.32)
-    right = np.random.default_rng(5).random(60) < 0.46
-    q[np.arange(60), np.where(right, labels, (labels + 1) % 3)] = 0.36
+    generator = np.random.default_rng(6)
+    wrong = (labels + generator.integers(1, 3, 60)) % 3
+    q[np.arange(60), np.where(generator.random(60) < 0.5, labels, wrong)] = 0.36
     exam = exam_of(q, labels, per_premise=1)
     assert exam.gate.status == "not shown"
     assert exam.gate.pairs_needed > 60
@@ -191,7 +189,7 @@ def test_one_label_or_one_premise_shows_nothing(label, per_premise):
 
 def test_nothing_answered_shows_nothing():
     pairs = LabelledPairs.of([LabelledPair("p", "premise", "claim", RelationType.NEUTRAL)])
-    failed = Relation(source="c", target="a", status=Status.RELATION_FAILED)
+    failed = Relation(source="c", target="a", type=None, probability=None, status=Status.RELATION_FAILED)
     exam = judge(pairs, [failed], RelationModel(), name="m")
     assert (exam.baselines, exam.gate.status) == (None, "not shown")
     assert "no pair was answered" in exam.gate.verdict
