@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 
@@ -17,7 +17,7 @@ from fcjax.cli.options.engine import inference_limits
 from fcjax.cli.options.evidence import WEB
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.core.passages import Retriever
-from fcjax.critic.calibration_file import load_calibration
+from fcjax.critic.calibration_file import read_calibration
 from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import RelationConfig
 from fcjax.io.files.small import read_small
@@ -113,33 +113,51 @@ def relation_config(parameters: dict[str, Any], access: ModelAccess, template: s
     return RelationConfig(version=version, screen=screen, model=model)
 
 
+Made = TypeVar("Made", bound=Relater)
+
+
 def relation_model(parameters: dict[str, Any], access: ModelAccess, template: str | None = None) -> Relater:
-    """What `asking_options` and `calibration` describe, as `relation_config` does."""
-    style, file = parameters.pop("style"), parameters.pop("calibration")
+    """What `asking_options`, `calibration` and `force` describe, as `relation_config` does. `fcjax calibrate` has no
+    `force`: it measures a calibration whatever its gate says."""
+    style, file, force = parameters.pop("style"), parameters.pop("calibration"), parameters.pop("force", None)
     folder = parameters.pop("relation_model")
     words = wording(parameters.pop("wording"))
     chosen = {name: parameters.pop(name) for name in ("pack", "votes", "default", "max_tokens")}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if template is not None:
         words = words._replace(**{style: with_words_of(getattr(words, style), template)})
-    calibration = None if file is None else load_calibration(file)
+    calibration = None if file is None else replace(read_calibration(file), force=force is not False)
     if folder is not None:
         if template is not None:
             raise SettingsError(f"--template {template} has no effect with --relation-model; remove one of them")
         from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
 
-        return LocalRelationModel.open(folder, store=access.store, calibration=calibration)
+        local = LocalRelationModel.open(folder, store=access.store, calibration=calibration, force=force is not False)
+        return _gated(local, force, str(file or folder))
     model = RelationModel(style=style, **words._asdict(), **chosen)
     if calibration is None:
         return model
-    calibration.check(access.model, style, model.template_name)
-    return model.calibrated(calibration)
+    model.check(calibration, access.model)
+    return _gated(model.calibrated(calibration), force, str(file))
 
 
-def warn_of_constraint(access: ModelAccess, model: RelationModel) -> None:
+def _gated(model: Made, force: bool | None, where: str) -> Made:
+    """The model, unless its calibration did not pass the gate of its examination; warns of what is in doubt. Without a
+    `force` it is only measured, whatever the gate says."""
+    if force is None:
+        return model
+    calibration = model.calibration
+    if calibration is not None:
+        calibration.check_gate()
+    if doubt := calibration.doubt if calibration is not None else model.doubt:
+        shell.say(f"warning: {where}: {doubt}")
+    return model
+
+
+def warn_of_constraint(access: ModelAccess, model: Relater) -> None:
     """Warn of a `--constrain` for labels in a wording whose answers are not labels alone."""
     how = access.client.constrain
-    if how in ("auto", "none") or model.can_hold_labels:
+    if how in ("auto", "none") or not isinstance(model, RelationModel) or model.can_hold_labels:
         return
     named = any(model.template in one for one in WORDINGS.values())
     why = "this wording has a sentence before them" if named else "a custom wording does not say which they are"

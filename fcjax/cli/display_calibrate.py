@@ -11,7 +11,7 @@ from fcjax.cli.shell import counted
 from fcjax.core.records import DISTRIBUTED
 from fcjax.evaluation.relation_exam import Exam
 from fcjax.evaluation.relation_figures import Figures
-from fcjax.evaluation.reliability import TITLES, bar, number, sets_of
+from fcjax.evaluation.reliability import BASELINE_TITLES, TITLES, bar, baseline_number, baselines_of, number, sets_of
 
 _SETS = {"raw": "raw", "calibrated": "calibrated", "given": "--calibration"}
 
@@ -24,9 +24,12 @@ def draw_exam(exam: Exam) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{exam.model}, {exam.template}: {asked}")]
     if methods:
         parts.append(Text(f"probabilities from {methods}"))
+    gate = Text(f"gate {exam.gate.verdict}", style="" if exam.gate.passed else "bold")
     if not sets:
-        return Group(*parts)
+        return Group(*parts, gate)
     parts.append(_numbers(exam, sets))
+    parts.append(_baselines(exam))
+    parts.append(gate)
     parts += [_matrix(_SETS[name], figures) for name, figures in sets.items()]
     parts.append(_bias(sets))
     parts += [_diagram(_SETS[name], figures) for name, figures in sets.items() if figures.bins]
@@ -48,6 +51,17 @@ def _numbers(exam: Exam, sets: dict[str, Figures]) -> Table:
     if exam.folds:
         table.caption = f"calibrated: cross-validated in {exam.folds} folds by premise"
         table.caption_justify = "left"
+    return table
+
+
+def _baselines(exam: Exam) -> Table:
+    table = _table("Baselines, on the same pairs")
+    table.add_column("measure")
+    baselines = baselines_of(exam)
+    for baseline in baselines:
+        table.add_column(baseline.name, justify="right")
+    for key, title in BASELINE_TITLES.items():
+        table.add_row(title, *(baseline_number(baseline, key) for baseline in baselines))
     return table
 
 

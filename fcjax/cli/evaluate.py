@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fcjax.cli import requirements
-from fcjax.cli.command import COMMON, FILES, command, option
+from fcjax.cli.command import COMMON, FILES, RELATIONS, command, option
 from fcjax.cli.options.files import print_options
 from fcjax.cli.options.model import budget_options, replay
 
@@ -40,6 +40,12 @@ again. Exit codes: 0 success, 1 something failed or the budget is used up, 2 bad
 )
 @replay
 @budget_options
+@option(
+    "--force",
+    is_flag=True,
+    section=RELATIONS,
+    help="Use the calibration of a relation model that did not pass the gate of its examination.",
+)
 @option("--no-plots", is_flag=True, section=FILES, help="Create tables only, without plots.")
 @print_options()
 @click.pass_context

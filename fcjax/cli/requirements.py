@@ -29,7 +29,7 @@ class Requirement:
     remedy: str  # "add --method wmb"; the other remedy is to remove the option
 
 
-_RELATIONS: Final = ("style", "pack", "votes", "default", "screen", "max_tokens", "calibration")
+_RELATIONS: Final = ("style", "pack", "votes", "default", "screen", "max_tokens", "calibration", "force")
 _NUMBERS: Final = ("preset", "encoding", "context_prior", "atom_prior")
 _SEARCH: Final = ("contexts_per_atom", "queries", "allow_domain", "deny_domain", "priors")
 _PROOF: Final = ("effort", "limit_width", "rows", "seconds", "tail", "backend")
@@ -94,6 +94,13 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         ("default",), ("votes",), lambda v: bool(v["votes"]), "with --votes, which replaces it", "remove --votes"
+    ),
+    Requirement(
+        ("force",),
+        ("calibration",),
+        lambda v: v["calibration"] is None,
+        "without --calibration",
+        "add --calibration FILE",
     ),
     # Evidence
     Requirement(
@@ -183,7 +190,7 @@ REQUIREMENTS: Final = (
     ),
     # Evaluation
     Requirement(
-        ("folder", "replay", "dry_run", "budget_prompts", "budget_tokens", "budget_dollars"),
+        ("folder", "replay", "dry_run", "force", "budget_prompts", "budget_tokens", "budget_dollars"),
         ("rendered",),
         lambda v: v["rendered"],
         "with a folder, whose tables are only recreated",

@@ -87,6 +87,8 @@ def run(
             shell.echo(f"calibration {made.digest} of {shell.counted(made.n_pairs, 'pair')} in {out}")
     for warning in () if quiet else exam.warnings:
         shell.say(f"warning: {warning}")
+    if out is not None and exam.calibration is not None and not exam.gate.passed and not quiet:
+        shell.say(f"warning: {out}: other commands refuse this calibration without --force; gate {exam.gate.verdict}")
     if plot is not None and exam.raw is not None:  # last, so that all else is there if it cannot be written
         reliability({name: figures.bins for name, figures in sets_of(exam).items()}, plot)
     if out is not None and exam.calibration is None:

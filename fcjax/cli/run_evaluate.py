@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -33,12 +34,17 @@ def run(
     budget_tokens: int | None,
     budget_dollars: float | None,
     no_plots: bool,
+    force: bool,
     dry_run: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Run the grid of a file and print its tables, or list its cells."""
-    plan = read_plan(source)
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        plan = read_plan(source, force=force)
+    for doubt in doubts:
+        shell.say(f"warning: {doubt.message}")
     if dry_run:
         _show_plan(plan, quiet=quiet, as_json=as_json)
         return

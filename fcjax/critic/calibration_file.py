@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from dataclasses import replace
 
 import orjson
 
@@ -11,11 +13,23 @@ from fcjax.io.files.small import read_small
 from fcjax.stages.calibration import Calibration
 
 
-def load_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration in a file, plain or gzip-compressed as its name made `fcjax calibrate -o` write it.
+def load_calibration(path: str | os.PathLike[str], *, force: bool = False) -> Calibration:
+    """The calibration in a file, to be used.
 
-    Raises `InputError`, which names the file.
+    With `force`, also that of a relation model that did not pass the gate of its examination. One without a gate, as
+    earlier versions wrote it, is accepted; of both there is a warning. Raises `SettingsError` where the gate was not
+    passed, and `InputError`, which names the file.
     """
+    calibration = replace(read_calibration(path), force=force)
+    calibration.check_gate()
+    if calibration.doubt:
+        warnings.warn(f"{os.fspath(path)}: {calibration.doubt}", stacklevel=2)
+    return calibration
+
+
+def read_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """The calibration in a file, whatever its gate says, plain or gzip-compressed as its name made `fcjax calibrate -o`
+    write it. Raises `InputError`, which names the file."""
     name = os.fspath(path)
     try:
         return Calibration.from_dict(orjson.loads(read_small(name, gzipped=True)))

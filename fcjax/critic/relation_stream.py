@@ -239,7 +239,7 @@ async def relate_cases(
     counts = counts or RelationCounts()
     asker = client if isinstance(client, Asker) else Asker(client)
     if how.model.calibration is not None:
-        how.model.calibration.check(how.model.named(asker.model), how.model.style, how.model.template_name)
+        how.model.check(how.model.calibration, asker.model)
     room = asyncio.Semaphore(window)
     opened: deque[_OpenCase] = deque()
 

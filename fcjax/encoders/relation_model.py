@@ -84,13 +84,15 @@ class LocalRelationModel:
         length: int = 512,
         dtype: str | None = None,
         batch_tokens: int | None = None,
+        force: bool = False,
     ) -> LocalRelationModel:
         """The model of a folder laid out as on Hugging Face's hub, or of a name there.
 
         Answers are kept in `store`, under a digest of the weights. `length` is the most tokens of a pair, special ones
         included; the model's own limit where that is less. `dtype` is float32 or bfloat16, by default bfloat16 on
         accelerators. A calibration that lies in the folder is used where none is given. Raises `InputError` where the
-        folder lacks something or is of a kind that is not known, and `SettingsError`.
+        folder lacks something or is of a kind that is not known, and `SettingsError`, also where the calibration's gate
+        was not passed, unless with `force`.
         """
         import jax
 
@@ -104,7 +106,7 @@ class LocalRelationModel:
         )
         tokens = Tokens(folder.tokenizer(), pad=int(folder.config.get("pad_token_id") or 0))
         if calibration is None and "calibration" in folder.extra:
-            calibration = Calibration.from_dict(folder.extra["calibration"])
+            calibration = replace(Calibration.from_dict(folder.extra["calibration"]), force=force)
         made = cls(
             folder=folder,
             network=network,
@@ -115,7 +117,9 @@ class LocalRelationModel:
             store=store,
             calibration=calibration,
         )
-        made.check(calibration)
+        if calibration is not None:
+            made.check(calibration)
+            calibration.check_gate()
         return made
 
     @property
@@ -136,10 +140,18 @@ class LocalRelationModel:
         """The name that rows and calibrations have for the model; the endpoint's one does not matter."""
         return self.name
 
-    def check(self, calibration: Calibration | None) -> None:
-        """Raise `SettingsError` unless the calibration is of this model."""
-        if calibration is not None:
-            calibration.check(self.name, self.style, self.template_name)
+    @property
+    def doubt(self) -> str:
+        """What a run that uses the model without a calibration should warn of."""
+        return (
+            "the local model was not examined: it is unknown whether it is better than always giving the commonest "
+            "label; measure and calibrate it with `fcjax calibrate`"
+        )
+
+    def check(self, calibration: Calibration, endpoint_model: str | None = None) -> None:
+        """Raise `SettingsError` unless the calibration is of this model, wherever its folder was then."""
+        same = calibration.model.rpartition("@")[2] == self.name.rpartition("@")[2]
+        calibration.check(calibration.model if same else self.name, self.style, self.template_name)
 
     def uncalibrated(self) -> LocalRelationModel:
         """The same model, without its calibration."""

@@ -7,15 +7,16 @@ to the file.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from fcjax.core.errors import InputError, SettingsError
-from fcjax.critic.calibration_file import load_calibration
+from fcjax.critic.calibration_file import read_calibration
 from fcjax.critic.relation_stream import RelationConfig
 from fcjax.evaluation.config_correctors import AnyCorrector, CorrectorConfig
 from fcjax.evaluation.config_file import ArgumentError, Checked, ConfigError, NamedSection, Section, Text, read_config
@@ -155,7 +156,8 @@ class CriticConfig(Section):
     @property
     def relations(self) -> RelationConfig:
         """How relations are asked for."""
-        calibration = None if self.calibration is None else load_calibration(self.calibration)
+        # The gate is checked where the plan is read, which is told whether it is forced.
+        calibration = None if self.calibration is None else replace(read_calibration(self.calibration), force=True)
         words = {} if self.wording is None else wording(str(self.wording))._asdict()  # YAML has 1 as a number
         chosen = self._given("style", "pack", "votes", "default", "max_tokens")
         model = RelationModel(**words, **chosen, calibration=calibration)
@@ -275,9 +277,14 @@ class Plan:
         }
 
 
-def read_plan(path: Source) -> Plan:
-    """The plan of a YAML file. Raises `SettingsError` for the first fault."""
+def read_plan(path: Source, *, force: bool = False) -> Plan:
+    """The plan of a YAML file. Raises `SettingsError` for the first fault, also for the calibration of a relation model
+    that did not pass the gate of its examination, unless `force` is set."""
     found = read_config(path, _File)
+    if (calibration := found.critic.relations.model.calibration) is not None:
+        replace(calibration, force=force).check_gate()
+        if calibration.doubt:
+            warnings.warn(f"{found.critic.calibration}: {calibration.doubt}", stacklevel=2)
     return Plan(
         path=Path(path),
         data={one.name: one for one in found.data},

@@ -19,23 +19,23 @@ from jaxtyping import Float, Int
 from fcjax.core.checks import is_number
 from fcjax.core.errors import InputError, SettingsError, counted
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation
-from fcjax.critic.asker import Asker, Cost, Meter
-from fcjax.evaluation.relation_figures import Figures, answers_of, figures_of
+from fcjax.critic.asker import Asker, Cost, Meter, NoAsker
+from fcjax.evaluation.baselines import Baselines, Embedder, baselines_of
+from fcjax.evaluation.gate import FEWEST, Gate, gate_of
+from fcjax.evaluation.relation_figures import Figures, answers_of, figures_of, surprises
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, pairs_of
 from fcjax.evaluation.reliability import exam_html, exam_lines
 from fcjax.evaluation.vector_scaling import FOLDS, cross_validated, fit
 from fcjax.io.own_loop import in_own_loop
 from fcjax.io.window import Window
 from fcjax.stages.calibration import Calibration, spread
-from fcjax.stages.relate import Pair, Question, RelationModel, relate
+from fcjax.stages.relate import Pair, Relater, RelationModel
 
 if TYPE_CHECKING:
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.store import Store
 
-FEW: Final = 30
-"""Answers below which the figures and the calibration are uncertain, and a warning says so."""
 _SAME: Final = 1e-6  # probabilities of answers no further apart than this do not tell the answers apart
 _MOST: Final = 2 / 3  # of the answers; a label with more, and more than people's share of it, is a bias worth a word
 
@@ -46,7 +46,8 @@ class Exam:
 
     `calibrated` is cross-validated by premise: each answer is calibrated by a fit to answers for other premises. Those
     of a calibration that the model had before are in `given`. `calibration` is fitted to all answers. Each is None
-    where it does not exist; then `warnings` says why.
+    where it does not exist; then `warnings` says why. The `gate` says whether the calibrated answers are better than
+    the `baselines` by more than chance. No figure depends on the order of pairs.
     """
 
     model: str
@@ -59,6 +60,8 @@ class Exam:
     calibrated: Figures | None
     given: Figures | None
     calibration: Calibration | None
+    baselines: Baselines | None  # on the answered pairs
+    gate: Gate
     folds: int
     methods: Mapping[str, int]  # answered pairs by where their probabilities come from
     failed: Mapping[str, int]  # pairs without an answer, by the kind of failure
@@ -92,9 +95,12 @@ class Exam:
         }
 
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON; `given` only where there are some."""
-        found = {"raw": self.raw, "calibrated": self.calibrated} | ({"given": self.given} if self.given else {})
-        return {name: None if one is None else one.to_dict() for name, one in found.items()}
+        """The figures, baselines and gate as JSON; `given` only where there are some."""
+        found: dict[str, Figures | Baselines | None] = {"raw": self.raw, "calibrated": self.calibrated}
+        found |= {"given": self.given} if self.given else {}
+        found["baselines"] = self.baselines
+        figures = {name: None if one is None else one.to_dict() for name, one in found.items()}
+        return figures | {"gate": self.gate.to_dict()}
 
     def __repr__(self) -> str:
         return "\n".join(exam_lines(self))
@@ -106,7 +112,7 @@ class Exam:
 async def ask_pairs(
     pairs: Sequence[LabelledPair],
     asker: Asker,
-    model: RelationModel,
+    model: Relater,
     *,
     window: int = 256,
     progress: Callable[[int], None] | None = None,
@@ -118,10 +124,12 @@ async def ask_pairs(
     """
     found: list[Relation | None] = [None] * len(pairs)
 
-    async def work(question: Question) -> list[Relation]:
-        return [] if asker.end else await relate(question, asker.ask, asker.reject)
+    bare = model.uncalibrated()
 
-    answers = Window(questions_of(pairs, model), work, window)
+    async def work(question: Any) -> list[Relation]:
+        return [] if asker.end else await bare.answer(question, asker.ask, asker.reject)
+
+    answers = Window(questions_of(pairs, bare), work, window)
     try:
         async for question, relations in answers:
             for pair, relation in zip(question.pairs, relations, strict=False):
@@ -134,7 +142,7 @@ async def ask_pairs(
     return [relation for relation in found if relation is not None]
 
 
-def questions_of(pairs: Sequence[LabelledPair], model: RelationModel) -> Iterable[Question]:
+def questions_of(pairs: Sequence[LabelledPair], model: Relater) -> Iterable[Any]:
     """The questions about pairs, whose targets are their places; pairs of one premise are adjacent, to be packed."""
     premises: dict[str, list[int]] = {}
     for place, pair in enumerate(pairs):
@@ -144,15 +152,16 @@ def questions_of(pairs: Sequence[LabelledPair], model: RelationModel) -> Iterabl
         for number, (premise, places) in enumerate(premises.items())
         for place in places
     )
-    return replace(model, calibration=None).questions(asked)
+    return model.uncalibrated().questions(asked)
 
 
 async def examine(
     pairs: LabelledPairs,
-    client: Client | Asker,
-    model: RelationModel | None = None,
+    client: Client | Asker | None,
+    model: Relater | None = None,
     *,
     in_use: Distribution | None = None,
+    embedder: Embedder | None = None,
     window: int = 256,
     progress: Callable[[int], None] | None = None,
 ) -> Exam:
@@ -162,28 +171,37 @@ async def examine(
     `checked_shares` and `check_in_use` raise.
     """
     model = RelationModel() if model is None else model
-    if not is_relater(model):
-        raise SettingsError(f"the relation model is {model!r:.60}; allowed: a RelationModel, a LocalRelationModel or None")
+    if not hasattr(model, "answer") or isinstance(model, type):
+        raise SettingsError(
+            f"the relation model is {model!r:.60}; allowed: a RelationModel, a LocalRelationModel, or None"
+        )
     if in_use is not None:
         in_use = checked_shares(in_use)
         check_in_use(pairs, in_use)
-    asker = Meter(client if isinstance(client, Asker) else Asker(client))
+    asker = Meter(NoAsker() if client is None else client if isinstance(client, Asker) else Asker(client))
     if model.calibration is not None:
-        model.calibration.check(asker.client.model, model.style, model.template.name)
+        model.check(model.calibration, asker.model)
     relations = await ask_pairs(pairs.pairs, asker, model, window=window, progress=progress)
-    return judge(pairs, relations, model, name=asker.client.model, cost=asker.cost, in_use=in_use)
+    return judge(
+        pairs, relations, model, name=model.named(asker.model), cost=asker.cost, in_use=in_use, embedder=embedder
+    )
 
 
 def judge(
     pairs: LabelledPairs,
     relations: Sequence[Relation],
-    model: RelationModel,
+    model: Relater,
     *,
     name: str,
     cost: Cost | None = None,
     in_use: Distribution | None = None,
+    embedder: Embedder | None = None,
 ) -> Exam:
-    """The examination of the `relations` that the model of this `name` gave for each of `pairs`."""
+    """The examination of the `relations` that the model of this `name` gave for each of `pairs`.
+
+    The cosine that it has to beat is of the `embedder`'s vectors, by default of word counts. Raises `SettingsError`
+    and `InputError` where `in_use` is not possible, and `SettingsError` where the embedder's vectors are not.
+    """
     if in_use is not None:
         in_use = checked_shares(in_use)
         check_in_use(pairs, in_use)
@@ -192,13 +210,20 @@ def judge(
         str(one.extra.get("reason", one.status)).partition(":")[0] for one in relations if one.status.failed
     )
     methods = Counter(str(one.method) for _, one in done)
-    groups = [pair.premise.strip() for pair, _ in done]
-    labels = np.array([DISTRIBUTED.index(pair.label) for pair, _ in done], np.int64)
-    answers = np.array([DISTRIBUTED.index(one.type) for _, one in done], np.int64)
-    q = np.array([_distribution(one) for _, one in done]).reshape(-1, 3)
+    answered = tuple(pair for pair, _ in done)
+    asked_labels = np.array([DISTRIBUTED.index(pair.label) for pair in answered], np.int64)
+    asked_q = np.array([_distribution(one) for _, one in done]).reshape(-1, 3)
+    # All figures are of the pairs in the order of their texts, so that the order in which they are given has no effect.
+    order = sorted(range(len(done)), key=lambda i: (answered[i].premise.strip(), answered[i].hypothesis.strip()))
+    ordered = [answered[i] for i in order]
+    groups = [pair.premise.strip() for pair in ordered]
+    answers = np.array([DISTRIBUTED.index(done[i][1].type) for i in order], np.int64)
+    labels, q = asked_labels[order], asked_q[order]
     warnings = _warnings(pairs, methods, failed, groups)
     raw = calibrated = given = None
+    baselines = baselines_of(ordered, labels, groups, embedder) if done else None
     calibration: Calibration | None = None
+    gate = gate_of(None, None, baselines, groups)
     folds = min(FOLDS, len(set(groups)))
     if done:
         usable = _usable(q, answers)
@@ -206,11 +231,14 @@ def judge(
             warnings.append(_unusable(methods))
         raw = figures_of(q, answers, labels, groups, usable=usable)
         warnings += _biased(raw)
-        base = Calibration(model=name, style=model.style, template=model.template.name)
+        base = Calibration(model=name, style=model.style, template=model.template_name)
         if len(set(labels.tolist())) > 1:
             made = cross_validated(base, q, labels, groups, temperature=usable)
             if made is not None:
-                calibrated = figures_of(made, answers_of(made, answers), labels, groups)
+                scaled_answers = answers_of(made, answers)
+                calibrated = figures_of(made, scaled_answers, labels, groups)
+                right = (scaled_answers == labels).astype(np.float64)
+                gate = gate_of(surprises(made, labels), right, baselines, groups)
             calibration = replace(
                 fit(base, q, labels, temperature=usable), n_pairs=len(done), shares=raw.shares, in_use=in_use
             )
@@ -220,7 +248,7 @@ def judge(
     exam = Exam(
         model=name,
         style=model.style,
-        template=model.template.name,
+        template=model.template_name,
         pairs=pairs,
         relations=tuple(relations),
         cost=cost or Cost(),
@@ -228,13 +256,15 @@ def judge(
         calibrated=calibrated,
         given=given,
         calibration=calibration,
+        baselines=baselines,
+        gate=gate,
         folds=folds if calibrated else 0,
         methods=dict(methods),
         failed=dict(failed),
         warnings=tuple(warnings),
-        answered=tuple(pair for pair, _ in done),
-        q=q,
-        labels=labels,
+        answered=answered,
+        q=asked_q,
+        labels=asked_labels,
     )
     return exam if calibration is None else replace(exam, calibration=replace(calibration, figures=exam.figures()))
 
@@ -243,8 +273,9 @@ def calibrate(
     pairs: LabelledPairs | str | os.PathLike[str] | Iterable[LabelledPair | Mapping[str, Any]],
     where: Endpoint | None = None,
     *,
-    relate: RelationModel | None = None,
+    relate: Relater | None = None,
     in_use: Distribution | None = None,
+    embedder: Embedder | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     replay: bool = False,
     window: int = 256,
@@ -254,7 +285,8 @@ def calibrate(
     `pairs` is a file (see `read_pairs`), or rows with premise, hypothesis and label. Asked is the endpoint `where`, by
     default the one that the environment names, as `relate` says, with replies kept in `store` (by default the one that
     commands share; with `replay` it alone answers). `in_use` is the shares of entailment, contradiction and neutral
-    where the calibration will be used, if they are known to differ from the pairs'.
+    where the calibration will be used, if they are known to differ from the pairs'. The `embedder` has `embed(texts)`,
+    which gives normalised vectors, and a `name`; the model has to beat their cosine, by default that of word counts.
 
     Raises `SettingsError`, `InputError`, `BudgetError`, and `OutputError` where the store cannot be written.
     """
@@ -269,7 +301,8 @@ def calibrate(
         async with AsyncExitStack() as opened:
             kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
             client = Client(where or Endpoint.from_env(), store=kept, replay=replay)
-            return await examine(given, await opened.enter_async_context(client), relate, in_use=in_use, window=window)
+            client = await opened.enter_async_context(client)
+            return await examine(given, client, relate, in_use=in_use, embedder=embedder, window=window)
 
     return in_own_loop(work())
 
@@ -342,8 +375,8 @@ def _warnings(
         found.append(f"{counted(sum(failed.values()), 'pair')} without an answer, left out: {kinds}")
     if not n:
         return [*found, "no pair was answered: there are no figures"]
-    if n < FEW:
-        found.append(f"only {counted(n, 'answered pair')}: the figures are uncertain; use {FEW} or more, better 300")
+    if n < FEWEST:
+        found.append(f"only {counted(n, 'answered pair')}: the figures are uncertain; use {FEWEST} or more, better 300")
     missing = [label for label in DISTRIBUTED if label not in pairs.labels]
     if len(missing) == 2:
         found.append("all pairs have one label: accuracy on them says little, and no calibration can be fitted")

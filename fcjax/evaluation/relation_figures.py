@@ -5,7 +5,7 @@ Answers are distributions over `DISTRIBUTED`, and labels places in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -102,7 +102,7 @@ def figures_of(
     whether the probabilities mean anything."""
     n = len(labels)
     p = np.take_along_axis(q, answers[:, None], axis=1)[:, 0]
-    surprise = -np.log(np.maximum(np.take_along_axis(q, labels[:, None], axis=1)[:, 0], LEAST))
+    surprise = surprises(q, labels)
     right = (answers == labels).astype(np.float64)
     cells = np.zeros((n, 3, 3))
     cells[np.arange(n), labels, answers] = 1.0
@@ -114,22 +114,17 @@ def figures_of(
     if usable:
         statistics |= {"log_loss": float(surprise.mean()), "ece": bins.error(ones)}
     intervals: dict[str, tuple[float, float]] = {}
-    names = {name: i for i, name in enumerate(dict.fromkeys(groups))}
-    place = np.array([names[name] for name in groups])
-    if len(names) > 1:
-        generator = np.random.default_rng(seed)
+    if len(set(groups)) > 1:
         draws: dict[str, list[float]] = {name: [] for name in statistics}
-        for _ in range(resamples):
-            weights = generator.multinomial(len(names), np.full(len(names), 1 / len(names)))[place]
+        for weights in resampled(groups, resamples, seed):
             total = weights.sum()
             draws["accuracy"].append(float(weights @ right / total))
             draws["macro_f1"].append(float(macro_f1(np.tensordot(weights, cells, 1)[None])[0]))
             if usable:
                 draws["log_loss"].append(float(weights @ surprise / total))
                 draws["ece"].append(bins.error(weights))
-        tail = (1 - CONFIDENCE) / 2
         for name, found in draws.items():
-            low, high = np.quantile(found, [tail, 1 - tail]).tolist()
+            low, high = interval(found)
             intervals[name] = (min(low, statistics[name]), max(high, statistics[name]))
     return Figures(
         n=n,
@@ -144,6 +139,28 @@ def figures_of(
         intervals=intervals,
         bins=bins.of(ones) if usable else (),
     )
+
+
+def surprises(q: Float[np.ndarray, "N 3"], labels: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """-ln of the probability of each label, in nats; its mean is the log loss."""
+    found: Float[np.ndarray, " N"] = -np.log(np.maximum(np.take_along_axis(q, labels[:, None], axis=1)[:, 0], LEAST))
+    return found
+
+
+def resampled(groups: Sequence[str], resamples: int = RESAMPLES, seed: int = SEED) -> Iterator[Int[np.ndarray, " N"]]:
+    """How often each answer occurs in each bootstrap sample of premises; all answers of a premise occur together."""
+    names = {name: i for i, name in enumerate(dict.fromkeys(groups))}
+    place = np.array([names[name] for name in groups])
+    generator = np.random.default_rng(seed)
+    for _ in range(resamples):
+        yield generator.multinomial(len(names), np.full(len(names), 1 / len(names)))[place]
+
+
+def interval(found: Sequence[float]) -> tuple[float, float]:
+    """The middle `CONFIDENCE` of the bootstrap samples of a number."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(found, [tail, 1 - tail]).tolist()
+    return low, high
 
 
 def macro_f1(confusion: Float[np.ndarray, "R 3 3"]) -> Float[np.ndarray, " R"]:

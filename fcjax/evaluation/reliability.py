@@ -8,6 +8,8 @@ from typing import Final, Protocol
 
 from fcjax.core.errors import counted
 from fcjax.core.records import DISTRIBUTED
+from fcjax.evaluation.baselines import Baseline, Baselines
+from fcjax.evaluation.gate import Gate
 from fcjax.evaluation.relation_figures import Bin, Figures
 from fcjax.evaluation.relation_pairs import LabelledPairs
 from fcjax.stages.calibration import Calibration
@@ -33,11 +35,22 @@ class Exam(Protocol):
     @property
     def calibration(self) -> Calibration | None: ...
     @property
+    def baselines(self) -> Baselines | None: ...
+    @property
+    def gate(self) -> Gate: ...
+    @property
     def warnings(self) -> tuple[str, ...]: ...
 
 
 TITLES: Final = {"accuracy": "accuracy", "macro_f1": "macro-F1", "log_loss": "log loss", "ece": "calibration error"}
 """The main numbers of `Figures`, with their titles."""
+BASELINE_TITLES: Final = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "log_loss": "log loss",
+    "auc": "AUC, entailment against neutral",
+}
+"""The numbers of `Baseline`, with their titles."""
 COLOURS: Final = {"raw": "#d55e00", "calibrated": "#0072b2", "given": "#009e73"}  # colour-blind safe
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -53,11 +66,22 @@ def sets_of(exam: Exam) -> dict[str, Figures]:
 
 def number(figures: Figures, name: str) -> str:
     """A number of `Figures` with its interval; `-` where it does not exist."""
-    value = getattr(figures, name)
+    value = getattr(figures, name, None)
     if value is None:
         return "-"
     ends = figures.intervals.get(name)
     return f"{value:.3f}" + ("" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})")
+
+
+def baselines_of(exam: Exam) -> tuple[Baseline, ...]:
+    """The baselines of an examination, in the order in which they are shown."""
+    return () if exam.baselines is None else tuple(exam.baselines)
+
+
+def baseline_number(baseline: Baseline, name: str) -> str:
+    """A number of a baseline; `-` where it does not exist."""
+    value = getattr(baseline, name, None)
+    return "-" if value is None else f"{value:.3f}"
 
 
 def bar(share: float, width: int = 20) -> str:
@@ -78,18 +102,24 @@ def exam_lines(exam: Exam) -> Iterator[str]:
             f"{label} {bias:+.2f}" for label, bias in zip(DISTRIBUTED, exam.calibration.biases, strict=True)
         )
         yield f"  temperature {exam.calibration.temperature:.2f}, biases {biases}"
+    for baseline in baselines_of(exam):
+        found = (f"{title} {baseline_number(baseline, key)}" for key, title in BASELINE_TITLES.items())
+        yield f"  {baseline.name}: " + ", ".join(found)
+    yield f"  gate {exam.gate.verdict}"
     yield from (f"  {warning}" for warning in exam.warnings)
 
 
 def exam_html(exam: Exam) -> str:
     """An examination as HTML: numbers, confusion matrices and a reliability diagram."""
     sets = sets_of(exam)
-    head = "".join(f"<th>{escape(name)}</th>" for name in sets)
+    baselines = baselines_of(exam)
+    head = "".join(f"<th>{escape(name)}</th>" for name in (*sets, *(baseline.name for baseline in baselines)))
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(title)}</th>"
         + "".join(f"<td>{escape(number(figures, key))}</td>" for figures in sets.values())
+        + "".join(f"<td>{baseline_number(baseline, key)}</td>" for baseline in baselines)
         + "</tr>"
-        for key, title in TITLES.items()
+        for key, title in (TITLES | BASELINE_TITLES).items()
     )
     matrices = "".join(_matrix(name, figures) for name, figures in sets.items())
     warnings = "".join(f"<li>{escape(warning)}</li>" for warning in exam.warnings)
@@ -97,6 +127,7 @@ def exam_html(exam: Exam) -> str:
     return (
         f"<p><b>{escape(exam.model)}</b>, {escape(exam.template)}: {escape(asked)}</p>"
         f"<table><tr><th></th>{head}</tr>{rows}</table>"
+        f"<p>gate {escape(exam.gate.verdict)}</p>"
         f"<div style='display:flex;flex-wrap:wrap;gap:1em'>{matrices}"
         f"{svg({name: figures.bins for name, figures in sets.items()})}</div>"
         + (f"<ul>{warnings}</ul>" if warnings else "")

@@ -28,7 +28,8 @@ _BOUNDS: Final = -_LARGEST, _LARGEST  # of a bias, in nats
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """q'_l in proportion to exp((ln q_l) / temperature + bias_l), times the label's share in use over that of the
-    pairs where `in_use` is known. `figures` is what the examination found; it has no effect here. Raises
+    pairs where `in_use` is known. `figures` is what the examination found, with its `gate`; it has no effect on
+    answers. With `force`, the calibration may be used although its gate was not passed (see `check_gate`). Raises
     `SettingsError`."""
 
     model: str
@@ -40,6 +41,7 @@ class Calibration:
     shares: Distribution | None = None  # of the labels among the pairs
     in_use: Distribution | None = None  # of the labels where the calibration is used
     figures: Mapping[str, Any] = field(default_factory=dict)
+    force: bool = field(default=False, compare=False, repr=False)  # of this run, not of the file
 
     def __post_init__(self) -> None:
         for key in ("model", "style", "template"):
@@ -79,10 +81,7 @@ class Calibration:
         scores = np.log(np.maximum(q, LEAST)) / self.temperature + self.biases
         if self.shares is not None and self.in_use is not None:
             scores += np.log(np.maximum(self.in_use, LEAST)) - np.log(np.maximum(self.shares, LEAST))
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights = weights / weights.sum(axis=1, keepdims=True)
-        kept: Float[np.ndarray, "N 3"] = LEAST + (1 - len(DISTRIBUTED) * LEAST) * weights
-        return kept
+        return distributions(scores)
 
     def check(self, model: str, style: str, template: str) -> None:
         """Raise `SettingsError` unless the calibration is of this model, style and wording."""
@@ -93,6 +92,28 @@ class Calibration:
                     f"the calibration is of {what} {own!r:.80}, and this run uses {used!r:.80}; allowed: a calibration "
                     f"of the same {what} (make one with `fcjax calibrate`)"
                 )
+
+    def check_gate(self) -> None:
+        """Raise `SettingsError` where the examination's gate was not passed, unless `force` is set. A calibration
+        without a gate is accepted; see `doubt`."""
+        gate = self.figures.get("gate")
+        if gate is not None and not gate["passed"] and not self.force:
+            raise SettingsError(
+                f"the relation model {self.model!r:.80} did not pass the gate of its examination: {gate['verdict']}; "
+                "use another model, style or wording, examine it on more pairs (`fcjax calibrate`), or use it all the "
+                "same with --force (in Python: force=True)"
+            )
+
+    @property
+    def doubt(self) -> str | None:
+        """What a run that uses the calibration should warn of: no gate, or one that was not passed."""
+        gate = self.figures.get("gate")
+        if gate is None:
+            return (
+                "the calibration has no gate: it is unknown whether the relation model is better than always giving "
+                "the commonest label; examine it again with `fcjax calibrate`"
+            )
+        return None if gate["passed"] else f"used although the gate was not passed: {gate['verdict']}"
 
     def to_dict(self) -> dict[str, Any]:
         """The calibration as its file has it (SPEC 9)."""
@@ -126,19 +147,22 @@ class Calibration:
             faults.append(Fault(f"temperature is {temperature!r:.60}; allowed: {allowed}", field="temperature"))
         if not is_number(n_pairs, 0, 2**53, whole=True):
             faults.append(Fault(f"n_pairs is {n_pairs!r:.60}; allowed: a whole number from 0", field="n_pairs"))
-        biases = _of_labels(data, "biases", *_BOUNDS, faults, required=True)
-        shares = _of_labels(data, "shares", 0, 1, faults)
-        in_use = _of_labels(data, "in_use", 0, 1, faults)
+        biases = read_by_label(data, "biases", *_BOUNDS, faults, required=True)
+        shares = read_by_label(data, "shares", 0, 1, faults)
+        in_use = read_by_label(data, "in_use", 0, 1, faults)
         for key, given in (("shares", shares), ("in_use", in_use)):
             if given is not None and abs(sum(given) - 1) > SUM_TOLERANCE:
                 fault = f"{key} add up to {sum(given):.4g}; allowed: shares that add up to 1"
                 faults.append(Fault(fault, field=key))
         if in_use is not None and data.get("shares") is None:
             faults.append(Fault("in_use is given without shares; allowed: both, or neither", field="in_use"))
+        figures = data.get("figures")
+        if isinstance(figures, Mapping) and "gate" in figures and not _is_gate(figures["gate"]):
+            fault = f"figures.gate is {figures['gate']!r:.60}; allowed: an object with `passed` and `verdict`"
+            faults.append(Fault(fault, field="figures.gate"))
         if faults:
             raise InputError(*faults)
         assert biases is not None  # else it had a fault
-        figures = data.get("figures")
         made = cls(
             **texts,
             temperature=float(temperature),
@@ -154,6 +178,14 @@ class Calibration:
         return made
 
 
+def distributions(scores: Float[np.ndarray, "N 3"]) -> Float[np.ndarray, "N 3"]:
+    """The distributions in proportion to exp(score), float64, of which no probability is below `LEAST`."""
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    kept: Float[np.ndarray, "N 3"] = LEAST + (1 - len(DISTRIBUTED) * LEAST) * weights
+    return kept
+
+
 def spread(label: RelationType, p: float) -> Distribution:
     """The distribution of an answer of which only the label and its probability are known (SPEC 2, `soft`)."""
     entailment, contradiction, neutral = (p if one is label else (1 - p) / 2 for one in DISTRIBUTED)
@@ -166,9 +198,11 @@ def likeliest(q: Distribution, given: RelationType) -> tuple[RelationType, float
     return best, q[DISTRIBUTED.index(best)]
 
 
-def _of_labels(
+def read_by_label(
     data: Mapping[str, Any], key: str, low: float, high: float, faults: list[Fault], required: bool = False
 ) -> Distribution | None:
+    """The numbers from `low` to `high` that `data` has for each label under `key`, by `DISTRIBUTED`; None where there
+    are none. What is wrong is added to `faults`, also a missing value where one is `required`."""
     value = data.get(key)
     if value is None and not required:
         return None
@@ -180,3 +214,7 @@ def _of_labels(
     allowed = f"an object with a number from {low:g} to {high:g} for each of {', '.join(DISTRIBUTED)}"
     faults.append(Fault(f"{key} is {value!r:.80}; allowed: {allowed}", field=key))
     return None
+
+
+def _is_gate(gate: Any) -> bool:
+    return isinstance(gate, Mapping) and isinstance(gate.get("passed"), bool) and isinstance(gate.get("verdict"), str)

@@ -141,6 +141,13 @@ class Relater(Protocol):
     def named(self, endpoint_model: str | None) -> str:
         """The name of the model that answers, where the endpoint's is this."""
 
+    @property
+    def doubt(self) -> str | None:
+        """Why its answers are in doubt where it has no calibration, in a sentence; None where nothing is expected."""
+
+    def check(self, calibration: Calibration, endpoint_model: str | None) -> None:
+        """Raise `SettingsError` unless the calibration is of this model, style and wording."""
+
     def uncalibrated(self) -> Relater:
         """The same, without a calibration."""
 
@@ -161,7 +168,7 @@ class RelationModel:
     `pairwise` asks one pair per prompt; `packed` up to `pack` atoms of one context, and still one pair per prompt if
     the target is a context, whose text is long. `votes` more draws are asked for where a reply has no logprobs;
     without them, an answer that has none gets the probability `default`. A `calibration` is applied to the answers to
-    its wording (SPEC 9), which must be the style's. Raises `SettingsError`.
+    its wording (SPEC 9), which must be the style's, and whose gate must be passed or forced. Raises `SettingsError`.
     """
 
     style: Style = "pairwise"
@@ -188,6 +195,7 @@ class RelationModel:
                     "file), or None"
                 )
             self.calibration.check(self.calibration.model, self.style, self.template.name)
+            self.calibration.check_gate()
 
     @property
     def template(self) -> Template:
@@ -212,6 +220,15 @@ class RelationModel:
     def named(self, endpoint_model: str | None) -> str:
         """The name of the model that answers: the endpoint's."""
         return endpoint_model or ""
+
+    @property
+    def doubt(self) -> None:
+        """None: a language model may be used without a calibration."""
+        return None
+
+    def check(self, calibration: Calibration, endpoint_model: str | None) -> None:
+        """Raise `SettingsError` unless the calibration is of this model, style and wording."""
+        calibration.check(self.named(endpoint_model), self.style, self.template_name)
 
     def uncalibrated(self) -> RelationModel:
         """The same, without its calibration."""

@@ -40,7 +40,7 @@ SECTIONED = {
     "relate": ["Common options", "Model", "Relations", "Graph", "Input and output"],
     "score": ["Common options", "Graph", "Input and output", "Engine"],
     "rescore": ["Common options", "Graph", "Input and output", "Engine"],
-    "eval": ["Common options", "Model", "Input and output"],
+    "eval": ["Common options", "Model", "Relations", "Input and output"],
 }
 
 

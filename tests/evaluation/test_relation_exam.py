@@ -239,7 +239,9 @@ def test_a_label_in_use_without_pairs_ends_before_anything_is_asked():
         assert asyncio.run(work((0.9, 0.1, 0.0))).calibration.in_use == (0.9, 0.1, 0.0)
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.2, 0.0), ("a", 0, 1), (math.nan, 0, 1), 1, {}])
+@pytest.mark.parametrize(
+    "shares", [(0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.2, 0.0), ("a", 0, 1), (math.nan, 0, 1), 1, {}]
+)
 def test_shares_in_use_add_up_to_one(shares):
     with pytest.raises(SettingsError, match="three numbers that add up to 1"):
         checked_shares(shares)

@@ -55,6 +55,11 @@ calibration = _relations(
     type=FILE,
     help="File of `fcjax calibrate -o` for this model, style and wording, to apply to its probabilities.",
 )
+force = _relations(
+    "--force",
+    is_flag=True,
+    help="Use the --calibration of a relation model that did not pass the gate of its examination.",
+)
 
 asking_options = options(relation_model, _style, _answers)
 """How a relation model is asked; `fcjax.cli.critic.relation_model` reads them."""
@@ -81,5 +86,6 @@ relation_options = options(
     ),
     _answers,
     calibration,
+    force,
 )
 """How relations are asked for; `fcjax.cli.critic.relation_config` reads them."""
