@@ -161,13 +161,14 @@ def _card(begun: ModelFolder, how: TrainingPlan, done: Progress, exam: Exam, sou
     lines = [
         "---\nlibrary_name: transformers\npipeline_tag: text-classification\n---",
         f"# A relation model, trained with fcjax {fcjax.__version__}",
-        "It says of a passage (first text) and a claim (second text) whether the passage entails the claim, contradicts "
-        "it, or is neutral. Use it with `fcjax critique --relation-model FOLDER`.",
+        "It says of a passage (first text) and a claim (second text) whether the passage entails the claim, contradicts"
+        " it, or is neutral. Use it with `fcjax critique --relation-model FOLDER`.",
         "## Training",
         f"- base: `{begun.name}`",
         f"- pairs: {n:,} of `{Path(source).name}`, and {exam.raw.n if exam.raw else 0:,} of other premises held out",
         f"- plan: `{how}`",
-        f"- steps: {done.step:,}; weights of step {done.best_step:,}, whose held-out loss was {done.held_out_loss:.4f} nats",
+        f"- steps: {done.step:,}; the weights are of step {done.best_step:,}, with a held-out loss of "
+        f"{done.held_out_loss:.4f} nats",
         "## Figures on the held-out pairs",
         "The step and the calibration were chosen on these pairs, so that other pairs may be harder.",
         "```text\n" + repr(exam) + "\n```",

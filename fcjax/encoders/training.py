@@ -81,7 +81,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Pairs as token ids: premise and claim, cut to the window that is nearest where they are long; and their labels."""
+    """Pairs as token ids, premise and claim, and their labels. Of a long premise, it is the nearest window."""
 
     pairs: list[tuple[Ids, Ids]]
     labels: Int[np.ndarray, " N"]
@@ -143,7 +143,7 @@ class Trainer:
         state: TrainingState | None = None,
         on_step: Callable[[Progress], None] = lambda _: None,
     ) -> Network:
-        """The network with the weights of the lowest held-out loss. With a `state`, it is saved there, and gone on from.
+        """The network with the weights of the lowest held-out loss. A `state` is resumed, and saved now and then.
 
         Raises `OutputError` where the state cannot be written, and `SettingsError` where the loss is not finite.
         """

@@ -172,9 +172,8 @@ async def examine(
     """
     model = RelationModel() if model is None else model
     if not hasattr(model, "answer") or isinstance(model, type):
-        raise SettingsError(
-            f"the relation model is {model!r:.60}; allowed: a RelationModel, a LocalRelationModel, or None"
-        )
+        allowed = "a RelationModel, a LocalRelationModel, or None"
+        raise SettingsError(f"the relation model is {model!r:.60}; allowed: {allowed}")
     if in_use is not None:
         in_use = checked_shares(in_use)
         check_in_use(pairs, in_use)
@@ -182,9 +181,8 @@ async def examine(
     if model.calibration is not None:
         model.check(model.calibration, asker.model)
     relations = await ask_pairs(pairs.pairs, asker, model, window=window, progress=progress)
-    return judge(
-        pairs, relations, model, name=model.named(asker.model), cost=asker.cost, in_use=in_use, embedder=embedder
-    )
+    name = model.named(asker.model)
+    return judge(pairs, relations, model, name=name, cost=asker.cost, in_use=in_use, embedder=embedder)
 
 
 def judge(
@@ -283,7 +281,7 @@ def calibrate(
     """The examination of a relation model on labelled pairs, and its calibration; also within a running event loop.
 
     `pairs` is a file (see `read_pairs`), or rows with premise, hypothesis and label. Asked is the endpoint `where`, by
-    default the one that the environment names, as `relate` says, with replies kept in `store` (by default the one that
+    default the one that the environment names, as `relate` says (none for a `LocalRelationModel`), with replies kept in `store` (by default the one that
     commands share; with `replay` it alone answers). `in_use` is the shares of entailment, contradiction and neutral
     where the calibration will be used, if they are known to differ from the pairs'. The `embedder` has `embed(texts)`,
     which gives normalised vectors, and a `name`; the model has to beat their cosine, by default that of word counts.
@@ -298,6 +296,8 @@ def calibrate(
     given = pairs_of(pairs)
 
     async def work() -> Exam:
+        if relate is not None and not getattr(relate, "asks", True):
+            return await examine(given, None, relate, in_use=in_use, embedder=embedder, window=window)
         async with AsyncExitStack() as opened:
             kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
             client = Client(where or Endpoint.from_env(), store=kept, replay=replay)

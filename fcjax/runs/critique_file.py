@@ -149,6 +149,7 @@ def critique_file(
 
 def _keeps_earlier(case: Case, critic: Critic) -> bool:
     """`keeps_earlier` of a case that the critic has related."""
-    if critic.client is None or not critic.pipeline.may("relate") or case.status.failed:
+    asks = critic.how.model.asks
+    if (asks and critic.client is None) or not critic.pipeline.may("relate") or case.status.failed:
         return False
-    return keeps_earlier(case, critic.client.model, critic.how.model)
+    return keeps_earlier(case, critic.how.model.named(critic.client and critic.client.model), critic.how.model)
