@@ -281,10 +281,11 @@ def calibrate(
     """The examination of a relation model on labelled pairs, and its calibration; also within a running event loop.
 
     `pairs` is a file (see `read_pairs`), or rows with premise, hypothesis and label. Asked is the endpoint `where`, by
-    default the one that the environment names, as `relate` says (none for a `LocalRelationModel`), with replies kept in `store` (by default the one that
-    commands share; with `replay` it alone answers). `in_use` is the shares of entailment, contradiction and neutral
-    where the calibration will be used, if they are known to differ from the pairs'. The `embedder` has `embed(texts)`,
-    which gives normalised vectors, and a `name`; the model has to beat their cosine, by default that of word counts.
+    default the one that the environment names, as `relate` says (none, if that is a `LocalRelationModel`), with replies
+    kept in `store` (by default the one that commands share; with `replay` it alone answers). `in_use` is the shares of
+    entailment, contradiction and neutral where the calibration will be used, if they are known to differ from the
+    pairs'. The `embedder` has `embed(texts)`, which gives normalised vectors, and a `name`; the model has to beat their
+    cosine, by default that of word counts.
 
     Raises `SettingsError`, `InputError`, `BudgetError`, and `OutputError` where the store cannot be written.
     """
