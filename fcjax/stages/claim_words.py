@@ -175,10 +175,10 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     ends = [match.end() for match in _END.finditer(text)]
     for end in (*ends, len(text)):
-        part = text[start:end]
-        tail = part[-8:]
-        if end < len(text) and (_ABBREVIATION.search(tail) or (len(part) < 8 and _ITEM.fullmatch(part))):
+        tail = text[max(start, end - 8) : end]  # the part as a whole may be long, and its end be looked at often
+        if end < len(text) and (_ABBREVIATION.search(tail) or (end - start < 8 and _ITEM.fullmatch(tail))):
             continue
+        part = text[start:end]
         if any(sign.isalnum() for sign in part):
             first = start + len(part) - len(part.lstrip())
             yield first, first + len(part.strip())
