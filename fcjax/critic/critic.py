@@ -286,9 +286,10 @@ def critique(
     """The critique of one response, or of a case that has some of its parts already; also within a running event loop.
 
     Asked is the endpoint `where`, by default the one that the environment names, with replies kept in `store` (by
-    default the one that commands share; with `replay` it alone answers). `retrieve` is the path of a corpus (a folder,
-    or a file of documents), a `LocalCorpus`, or another source of evidence, which is asked for what the store does not
-    hold, and closed in the end; the next call may have it again. Other arguments go to `Critic`.
+    default the one that commands share; with `replay` it alone answers); there need be none where no stage of the
+    `pipeline` asks a model. `retrieve` is the path of a corpus (a folder, or a file of documents), a `LocalCorpus`, or
+    another source of evidence, which is asked for what the store does not hold, and closed in the end; the next call
+    may have it again. Other arguments go to `Critic`.
 
     Raises `SettingsError`, `InputError`, `BudgetError`, and `OutputError` where the store cannot be written.
     """
@@ -297,7 +298,8 @@ def critique(
     async def found(critic: Critic) -> Critique:
         return await critic.critique(case)
 
-    return in_own_loop(with_critic(found, retrieve, where, store, replay, **critic))
+    asks = where is not None or bool((critic.get("pipeline") or Pipeline()).asking)
+    return in_own_loop(with_critic(found, retrieve, where, store, replay, asks=asks, **critic))
 
 
 def case_of(response: str | Case, query: str | None) -> Case:
@@ -311,9 +313,14 @@ async def with_critic(
     where: Endpoint | None,
     store: Store | str | os.PathLike[str] | None,
     replay: bool,
+    *,
+    asks: bool = True,
     **critic: Any,
 ) -> Item:
-    """The result of `work` with a critic whose client, store and source are open for as long (see `critique`)."""
+    """The result of `work` with a critic whose client, store and source are open for as long (see `critique`).
+
+    Unless it `asks`, there is no client, and a store only for searches that are not of a local corpus.
+    """
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.retrievers.cached import Cached
@@ -321,12 +328,16 @@ async def with_critic(
     from fcjax.io.store import Store
 
     async with AsyncExitStack() as opened:
-        kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
         source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
+        kept = store if isinstance(store, Store) else None
+        if kept is None and (asks or not isinstance(source, LocalCorpus | Cached | None)):
+            kept = opened.enter_context(Store.open(store, readonly=replay))
         if not isinstance(source, LocalCorpus | Cached | None):
             source = Cached(source, kept, replay=replay)
         if source is not None and not isinstance(retrieve, LocalCorpus):  # whose connections belong to this event loop
             opened.push_async_callback(source.close)
+        if not asks:
+            return await work(Critic(None, retrieve=source, **critic))
         async with Client(where or Endpoint.from_env(), store=kept, replay=replay) as client:
             return await work(Critic(client, retrieve=source, **critic))
 

@@ -42,9 +42,10 @@ After = Callable[[Stage, Case], None]
 class Pipeline:
     """The stages before relations. None omits a stage; `stages` are those that may run, including relate.
 
-    With the `atomizer` "sentences", atoms are the sentences of a response (see `SentenceAtomizer`), in `language` or the
-    one that is guessed: no model is asked for them, `atomize` is not used, and they are not revised. Raises
-    `SettingsError`.
+    With the `atomizer` "sentences", atoms are the sentences of a response (see `SentenceAtomizer`), in `language` or
+    the one that is guessed: no model is asked for them, `atomize` is not used, and they are not revised.
+
+    Raises `SettingsError`.
     """
 
     atomize: Atomizer = field(default_factory=Atomizer)
@@ -90,6 +91,12 @@ class Pipeline:
     def may(self, stage: Stage) -> bool:
         """Whether a stage can run."""
         return stage in self._may  # type: ignore[attr-defined]
+
+    @property
+    def asking(self) -> tuple[Stage, ...]:
+        """The stages that can run and may ask a model, in order."""
+        silent = {"retrieve"} | ({"atomize"} if self.atomizer == "sentences" else set())
+        return tuple(stage for stage in STAGES if self.may(stage) and stage not in silent)
 
     def needs(self, stage: Stage, case: Case) -> bool:
         """Whether `case`, after the earlier stages, lacks the output of `stage`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,10 +32,11 @@ WINDOW: Final = 2000
 """Characters in which sentences are looked for at once."""
 _THREAD: Final = 20_000  # characters of a response that are too much for the event loop
 
-LANGUAGES: Final = tuple(
-    "am ar bg bn ca cs da de el en es fa fi fr gl gu he hi hu hy id it ja kk kn ko lt ml mr ms my nb nl nn no pa pl pt"
-    " ro ru sa sk sr sv ta te th tr tt uk ur vi zh".split()
+_CODES: Final = (
+    "am ar bg bn ca cs da de el en es fa fi fr gl gu he hi hu hy id it ja kk kn ko lt ml mr ms my nb nl nn no pa pl pt "
+    "ro ru sa sk sr sv ta te th tr tt uk ur vi zh"
 )
+LANGUAGES: Final = tuple(_CODES.split())
 """Codes of ISO 639-1 that are accepted; those without rules of their own get a neighbour's, or the general ones."""
 
 _BY_SCRIPT: Final = {
@@ -128,18 +129,18 @@ def sentences(response: str, language: str, fixed: bool = True) -> list[str]:
     script = None if fixed else script_of(text[:_SEEN])
     spans = claiming(text)
     ends = [end for _, end in spans]
-    found = []
-    for start, end in _units(text, language, script):
-        first = bisect_right(ends, start)
-        if first < len(spans) and spans[first][0] < end and _says(text, start, end):
-            found.append(bare(text[start:end]))
+    weighty = [word.start for start, end in spans for word in claim_words(text, start, end) if word.weight]
+
+    def claims(start: int, end: int) -> bool:
+        """Whether there is a word that can claim something, or more than one word of a sentence that can."""
+        first = bisect_left(weighty, start)
+        if first < len(weighty) and weighty[first] < end:
+            return True
+        span = bisect_right(ends, start)
+        return span < len(spans) and spans[span][0] < end and len(text[start:end].split()) > 1
+
+    found = [bare(text[start:end], row) for start, end, row in _units(text, language, script) if claims(start, end)]
     return [one for one in found if one]
-
-
-def _says(text: str, start: int, end: int) -> bool:
-    """Whether a sentence has a word that can claim something, or more than one word."""
-    words = claim_words(text, start, end)
-    return len(words) > 1 or any(word.weight for word in words)
 
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -171,22 +172,31 @@ _NO_LINE_END: Final = re.compile(r"[^\n]")
 _RULE: Final = re.compile(r"[\s|:+=*_-]*[-=*_]{2}[\s|:+=*_-]*")
 _MARK: Final = re.compile(r"[-*+•‣▪·–—]\s+|[([]?[a-z][)]\s+|#{1,6}\s+|>\s*+")
 _NUMBERED: Final = re.compile(r"\(?(\d{1,3})[.)]\s+")
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _WRAPPED: Final = 40  # characters of a line that was broken to fit, at least
 _CLOSED: Final = (".", "!", "?", ":", "…", "。", "！", "？", "؟", "।", "॥")
 
 
-def _units(text: str, language: str, script: str | None) -> Iterator[tuple[int, int]]:
-    """Where the sentences, list items and rows of tables begin and end, in order."""
+def _units(text: str, language: str, script: str | None) -> Iterator[tuple[int, int, bool]]:
+    """Where the sentences, list items and rows of tables begin and end, in order; True for a row."""
     for start, end, row in _blocks(text):
         if row:
-            yield start, end
+            for piece in chunks(text[start:end], LONGEST):
+                yield start, start + len(piece), True
+                start += len(piece)
+            continue
+        if end - start <= LONGEST and not _MAY_END.search(text, start, end - 1):
+            yield start, end, False
             continue
         code = language
         if script is not None:
             other = script_of(text[start : min(end, start + WINDOW)])
             if other not in (script, None):
                 code = _BY_SCRIPT.get(other or "", "en")
-        yield from _with_letters(text, _segments(text, start, end, code))
+        yield from ((first, last, False) for first, last in _with_letters(text, _segments(text, start, end, code)))
+
+
+_MAY_END: Final = re.compile(r"[^\w\s,'’-]")
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
@@ -194,7 +204,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
     a table."""
     paragraph: list[tuple[int, int]] = []
     table, number, place = False, 0, 0
-    for line in text.splitlines(keepends=True):
+    for line in _LINE.findall(text):
         start, end = place + len(line) - len(line.lstrip()), place + len(line.rstrip())
         place += len(line)
         if start >= end or _RULE.fullmatch(text, start, end):
@@ -210,11 +220,9 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
         begins = start
         while mark := _MARK.match(text, begins, end):
             begins = mark.end()
-        if item := _NUMBERED.match(text, begins, end):
-            # A list counts: "12. Mai 1945 endete der Krieg" is no item of one.
-            if int(item[1]) in (0, 1, number, number + 1):
-                begins = item.end()
-                number = int(item[1])
+        item = _NUMBERED.match(text, begins, end)
+        if item and int(item[1]) in (0, 1, number, number + 1):  # "12. Mai 1945 endete der Krieg" is no item
+            begins, number = item.end(), int(item[1])
         if begins > start:
             yield from _lines(text, paragraph)
             paragraph = []
@@ -267,29 +275,35 @@ def _segmenter() -> Callable[[str, str], list[str]]:
 
 def _with_letters(text: str, parts: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The parts of a block, those without a letter together with the next one: a number is no sentence."""
-    begun: int | None = None
+    begun: int | None = None  # where the parts without a letter begin
     last: tuple[int, int] | None = None
+    stop = 0
     for start, end in parts:
-        begun = start if begun is None else begun
+        if begun is not None and end - begun > LONGEST:
+            if last:
+                yield last
+            last, begun = (begun, start), None
+        begun, stop = start if begun is None else begun, end
         if any(sign.isalpha() for sign in text[start:end]):
             if last:
                 yield last
             last, begun = (begun, end), None
-    if begun is not None:
-        last = (last[0] if last else begun, begun + len(text[begun:end]))
+    if last and begun is not None and stop - last[0] <= LONGEST:
+        last, begun = (last[0], stop), None
     if last:
         yield last
+    if begun is not None:
+        yield begun, stop
 
 
 _STARS: Final = re.compile(r"\*+|(?<!\w)__(?=\w)|(?<=\w)__(?!\w)")
 _PIPES: Final = re.compile(r"\s*(?<!\\)\|\s*")
 
 
-def bare(text: str) -> str:
-    """A sentence or a row of a table without emphasis, with one space for each gap; cells are parted by `; `."""
-    text = text.strip()
-    if text.startswith("|") or text.endswith("|"):
-        text = "; ".join(cell for cell in _PIPES.split(text) if cell)
+def bare(text: str, row: bool = False) -> str:
+    """A sentence without emphasis, with one space for each gap; the cells of a `row` are parted by `; `."""
+    if row:
+        text = "; ".join(cell for cell in _PIPES.split(text.strip()) if cell)
     return " ".join(_STARS.sub(_kept, text).split())
 
 
