@@ -47,19 +47,6 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-class NoEndpoint:
-    """In the place of a transport where nothing is to be asked, as when a local model reads the relations."""
-
-    name = "none"
-    model = "none"
-
-    async def send(self, prompt: Prompt) -> Outcome:
-        return Refused("no_endpoint", f"{prompt.template} needs a model; name one with --base-url and --model")
-
-    async def close(self) -> None:
-        pass
-
-
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds to connect, between two bytes from the server (before the first one, the model runs), and in total.

@@ -34,12 +34,12 @@ class Stats:
 class CostEstimate:
     """What a run would send, before anything is sent. Tokens and cost cover only the prompts that would be sent."""
 
-    prompts: int
-    distinct: int
-    stored: int  # of the distinct ones
-    prompt_tokens: int
-    completion_tokens: int  # at most: every answer as long as its max_tokens
-    cost: float | None  # US dollars, at most; None where the price is unknown
+    prompts: int = 0
+    distinct: int = 0
+    stored: int = 0  # of the distinct ones
+    prompt_tokens: int = 0
+    completion_tokens: int = 0  # at most: every answer as long as its max_tokens
+    cost: float | None = 0.0  # US dollars, at most; None where the price is unknown
 
     @property
     def to_send(self) -> int:

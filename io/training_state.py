@@ -80,7 +80,8 @@ class TrainingState:
                     old.unlink()
         except OSError as error:
             raise OutputError(
-                f"cannot save the training to {self.folder}: {error.strerror or error}; free some space, or write elsewhere"
+                f"cannot save the training to {self.folder}: {error.strerror or error}; free some space, or write "
+                "elsewhere"
             ) from error
 
     def drop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,17 +14,18 @@ from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
-from fcjax.io.http import NoEndpoint, Timeouts, Transport
+from fcjax.io.http import Timeouts, Transport
 from fcjax.io.pacing import Budget, RateLimit, Retry
 from fcjax.io.providers import LitellmTransport, Price, count_tokens, price_at
+from fcjax.io.stats import Stats
 from fcjax.io.store import Store, default_path
 
 
 class ModelAccess(NamedTuple):
-    """An open client and what belongs to it."""
+    """An open client and what belongs to it; where no model is asked, there is none."""
 
-    client: Client
-    endpoint: str  # its name, without secrets
+    client_or_none: Client | None
+    endpoint: str | None  # its name, without secrets
     model: str
     store_path: Path | None  # None where nothing is stored
     window: int  # prompts that may be in progress at once
@@ -32,18 +34,35 @@ class ModelAccess(NamedTuple):
     replay: bool  # whether answers come from the store only
     budget: Budget  # of the run, for all of its models
 
+    @property
+    def client(self) -> Client:
+        """The client, of a command that cannot do without."""
+        assert self.client_or_none is not None
+        return self.client_or_none
+
+    @property
+    def stats(self) -> Stats:
+        """What the client has done: nothing, where there is none."""
+        return Stats() if self.client_or_none is None else self.client_or_none.stats
+
 
 @contextmanager
-def open_client(parameters: dict[str, Any], *, dry_run: bool = False, needed: bool = True) -> Iterator[ModelAccess]:
+def open_client(
+    parameters: dict[str, Any], *, dry_run: bool = False, asks: bool = True, stores: bool = False
+) -> Iterator[ModelAccess]:
     """The client that `client_options` describe, with its store; their values are taken out of `parameters`.
 
-    Where it is not `needed`, as nothing will be asked, no endpoint has to be named. A dry run only reads the store and
-    does not create one. Raises `SettingsError`, `InputError` and `OutputError`.
+    A dry run only reads the store and does not create one. Unless it `asks`, there is no client, and a store only for a
+    run that `stores` other answers, of the web or of a local model. Raises `SettingsError`, `InputError` and
+    `OutputError`.
     """
     given = {name: parameters.pop(name) for name in CLIENT}
+    if not asks:
+        with _without_client(given, dry_run, stores) as access:
+            yield access
+        return
     concurrency = given["concurrency"]
-    named = {name: given[name] for name in ENDPOINT}
-    transport: Endpoint | Transport = open_transport(**named) if needed else NoEndpoint()
+    transport = open_transport(**{name: given[name] for name in ENDPOINT})
     rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
     budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
     count = partial(count_tokens, transport.model) if given["litellm"] else None
@@ -78,6 +97,26 @@ def open_client(parameters: dict[str, Any], *, dry_run: bool = False, needed: bo
     finally:
         if store is not None:
             store.close()
+
+
+@contextmanager
+def _without_client(given: dict[str, Any], dry_run: bool, stores: bool) -> Iterator[ModelAccess]:
+    path = given["store"] or default_path()
+    store = None
+    if stores and (path.exists() or not dry_run):
+        store = Store.open(path, readonly=dry_run or given["replay"])
+    place, window = path if store else None, 4 * given["concurrency"]
+    try:
+        yield ModelAccess(None, None, "", place, window, None, store, given["replay"], Budget())
+    finally:
+        if store is not None:
+            store.close()
+
+
+def is_configured(given: dict[str, Any]) -> bool:
+    """Whether options or variables name an endpoint, complete or not."""
+    named = any(given[name] for name in ("base_url", "model", "config", "litellm"))
+    return named or any(os.environ.get(name) for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"))
 
 
 def open_transport(

@@ -14,7 +14,7 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess
 from fcjax.cli.options.engine import inference_limits
-from fcjax.cli.options.evidence import WEB
+from fcjax.cli.options.types import WEB
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.core.passages import Retriever
 from fcjax.critic.calibration_file import read_calibration
@@ -91,7 +91,7 @@ def open_critic(
     engine = {given: parameters.pop(given) for given in ("effort", "method", "i_bound", "backend")}
     settings = Settings(version=config.version, limits=inference_limits(parameters), **numbers, **engine)
     critic = Critic(
-        access.client,
+        access.client_or_none,
         retrieve=None if dry_run else _retriever(name, corpus, domains, access, faults or CorpusFaults()),
         relate=config.model,
         settings=settings,
@@ -156,7 +156,7 @@ def _gated(model: Made, force: bool | None, where: str) -> Made:
 
 def warn_of_constraint(access: ModelAccess, model: Relater) -> None:
     """Warn of a `--constrain` for labels in a wording whose answers are not labels alone."""
-    how = access.client.constrain
+    how = access.client_or_none.constrain if access.client_or_none else "none"
     if how in ("auto", "none") or not isinstance(model, RelationModel) or model.can_hold_labels:
         return
     named = any(model.template in one for one in WORDINGS.values())
@@ -198,7 +198,7 @@ def _domains(parameters: dict[str, Any]) -> Domains:
 
 def _pipeline(parameters: dict[str, Any], retriever: str, domains: Domains, files: dict[str, str]) -> Pipeline:
     queries = parameters.pop("queries") or ("model" if retriever in WEB else "atom")
-    stages = parameters.pop("stages")
+    stages, atomizer, language = (parameters.pop(name) for name in ("stages", "atomizer", "language"))
     work: dict[str, Any] = {
         "atomize": Atomizer(),
         "revise": None if parameters.pop("no_revise") else Reviser(),
@@ -218,7 +218,8 @@ def _pipeline(parameters: dict[str, Any], retriever: str, domains: Domains, file
         allowed=domains.admits if filters else None,
         prior=domains.prior if domains.priors else None,
     )
-    return Pipeline(retrieve=retrieve, **work, **({} if stages is None else {"stages": stages}))
+    work |= {} if stages is None else {"stages": stages}
+    return Pipeline(retrieve=retrieve, atomizer=atomizer, language=language, **work)
 
 
 def _retriever(

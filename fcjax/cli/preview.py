@@ -74,6 +74,8 @@ def _expected(prospect: Prospect) -> str:
             f"store: {asks.to_send:,} to send, about {asks.prompt_tokens:,} input and at most "
             f"{asks.completion_tokens:,} output tokens; cost {_bounded(asks.cost)}"
         )
+    elif not prospect.open:
+        return f"no prompts ({shell.counted(prospect.cases, 'case')})"
     else:
         return f"depends on earlier stages ({shell.counted(prospect.open, 'case')})"
     return f"{known}; the rest depends on earlier stages" if least else known

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from fcjax.cli.options.types import WEB
 from fcjax.core.errors import SettingsError
 
 Values = Mapping[str, Any]
@@ -38,6 +39,39 @@ _CLIENT: Final = (
     *("base_url", "model", "config", "litellm", "timeout", "store", "replay", "concurrency", "tries", "price"),
     *("constrain", "requests_per_minute", "tokens_per_minute", "budget_prompts", "budget_tokens", "budget_dollars"),
 )
+
+
+_ASKING: Final = ("base_url", "model", "config", "litellm", "timeout", "tries", "price", "constrain")
+_ASKS: Final = ("stages", "no_revise", "queries", "retriever", "corpus", "summarise")
+
+
+def asking_stages(values: Values, *, local_relations: bool = False) -> tuple[str, ...]:
+    """The stages that may ask a model, by the options of a critic; with `local_relations`, a local relation model
+    stands in for it in the stage relate."""
+    queries = values["queries"] or ("model" if values["retriever"] in WEB else "atom")
+    by_sentences = values["atomizer"] == "sentences"
+    asks = {
+        "atomize": not by_sentences,
+        "revise": not (by_sentences or values["no_revise"]),
+        "query": queries == "model" and not _is_given(values),
+        "summarise": bool(values["summarise"]),
+        "relate": not local_relations,
+    }
+    return tuple(stage for stage, asked in asks.items() if asked and not _leaves_out(stage)(values))
+
+
+def _is_local(values: Values) -> bool:
+    """Whether a local model reads the relations."""
+    return values["relation_model"] is not None
+
+
+def _may_do_without(values: Values) -> bool:
+    return values["atomizer"] == "sentences" or _is_local(values)
+
+
+def needs_endpoint(values: Values, *, local_relations: bool = False) -> bool:
+    """Whether a critic with these options may ask a model, so that an endpoint is needed."""
+    return bool(asking_stages(values, local_relations=local_relations))
 
 
 def _leaves_out(stage: str) -> Callable[[Values], bool]:
@@ -110,6 +144,35 @@ REQUIREMENTS: Final = (
         "with --retriever given, which uses the cases' own contexts",
         "specify a source with --corpus or --retriever",
     ),
+    Requirement(
+        ("language",),
+        ("atomizer",),
+        lambda v: v["atomizer"] != "sentences",
+        "without --atomizer sentences",
+        "add --atomizer sentences",
+    ),
+    Requirement(
+        ("no_revise",),
+        ("atomizer",),
+        lambda v: v["atomizer"] == "sentences",
+        "with --atomizer sentences, which never rewords atoms",
+        "use --atomizer model",
+    ),
+    Requirement(
+        ("templates",),
+        ("atomizer", "templates"),
+        lambda v: v["atomizer"] == "sentences" and not {"atomize", "revise"}.isdisjoint(v["templates"]),
+        "for the stages atomize and revise with --atomizer sentences, which asks no model in them",
+        "use --atomizer model",
+    ),
+    Requirement(
+        _ASKING,
+        ("atomizer", "relation_model", *_ASKS),
+        lambda v: _may_do_without(v) and "corrector" not in v and not needs_endpoint(v, local_relations=_is_local(v)),
+        "where no stage asks a model",
+        "choose a stage that asks one",
+    ),
+    _needs_stage("atomize", "atomizer", "language"),
     _needs_stage("retrieve", *_SEARCH),
     _needs_stage("summarise", "summarise"),
     _needs_stage("relate", *_RELATIONS),

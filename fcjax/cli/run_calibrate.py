@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from fcjax.evaluation.relation_pairs import LabelledPairs, read_pairs
 from fcjax.evaluation.reliability import sets_of
 from fcjax.io.files.streams import check_folder, refuse_input, write_lines
 from fcjax.io.own_loop import in_own_loop
-from fcjax.stages.relate import RelationModel
+from fcjax.io.stats import CostEstimate
+from fcjax.stages.relate import Relater
 
 
 def run(
@@ -48,7 +50,8 @@ def run(
         if out is not None and _is_same_file(out, plot):
             raise SettingsError(f"-o and --plot are both {plot}; specify two different files")
         check_plot(plot)
-    with open_client(parameters, dry_run=dry_run, needed=parameters["relation_model"] is None) as access:
+    local = parameters["relation_model"] is not None
+    with open_client(parameters, dry_run=dry_run, asks=not local, stores=local) as access:
         model = relation_model(parameters, access, template)
         if not quiet:
             warn_of_constraint(access, model)
@@ -70,7 +73,7 @@ def run(
         exam = _examined(ctx, pairs, model, access, in_use, bar=not quiet)
     if out is not None and exam.calibration is not None:
         write_lines(out, [orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2)], bare=True)
-    stats = access.client.stats
+    stats = access.stats
     if as_json:
         shell.print_json(about | exam.to_dict() | {"client": client_report(stats)})
     elif not quiet:
@@ -107,7 +110,7 @@ def _is_same_file(one: str, other: str) -> bool:
 def _examined(
     ctx: click.Context,
     pairs: LabelledPairs,
-    model: RelationModel,
+    model: Relater,
     access: ModelAccess,
     in_use: tuple[float, float, float] | None,
     *,
@@ -132,7 +135,7 @@ def _examined(
         return f"{shell.counted(done, 'pair')} of {len(pairs.pairs):,} done; {place}{shell.RESUME}"
 
     async def work() -> Exam:
-        async with access.client as client:
+        async with access.client_or_none or nullcontext() as client:
             return await examine(pairs, client, model, in_use=in_use, window=access.window, progress=progress)
 
     try:
@@ -153,15 +156,17 @@ def _warn_of_rows(pairs: LabelledPairs) -> None:
 
 def _show_estimate(
     pairs: LabelledPairs,
-    model: RelationModel,
+    model: Relater,
     access: ModelAccess,
     about: dict[str, Any],
     *,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    prompts = (question.prompt() for question in questions_of(pairs.pairs, model))
-    found = in_own_loop(access.client.estimate(prompts, count_tokens=access.count_tokens))
+    found = CostEstimate()
+    if model.asks:
+        prompts = (question.prompt() for question in questions_of(pairs.pairs, model))
+        found = in_own_loop(access.client.estimate(prompts, count_tokens=access.count_tokens))
     if as_json:
         counts = {"n_pairs": len(pairs.pairs), "pairs": pairs.to_dict()}
         shell.print_json(about | counts | {"dry_run": True, **asdict(found), "to_send": found.to_send})

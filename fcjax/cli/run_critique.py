@@ -11,7 +11,7 @@ import click
 
 import fcjax
 from fcjax.cli import shell
-from fcjax.cli.client import ModelAccess, open_client
+from fcjax.cli.client import ModelAccess, is_configured, open_client
 from fcjax.cli.critic import (
     CorpusFaults,
     check_outputs,
@@ -23,7 +23,9 @@ from fcjax.cli.critic import (
     warn_of_constraint,
 )
 from fcjax.cli.options.engine import with_option_names
+from fcjax.cli.options.types import WEB
 from fcjax.cli.preview import show_preview
+from fcjax.cli.requirements import needs_endpoint
 from fcjax.cli.run_score import cases_of
 from fcjax.cli.summary import client_lines, client_report, counts, earlier_lines, failed_prompts
 from fcjax.core.errors import SettingsError
@@ -71,7 +73,12 @@ def run(
     evidence = {"retriever": retriever_name(parameters), "corpus": parameters["corpus"]}
     retrieved_only = options_of_retrieval(ctx)
     choice = Choice(**{name: parameters.pop(name) for name in ("limit", "sample", "seed", "from_stage")})
-    with open_client(parameters, dry_run=dry_run) as access:
+    local = parameters["relation_model"] is not None
+    asks = needs_endpoint(parameters, local_relations=local)
+    if local or parameters["atomizer"] == "sentences":  # what cases bring along may spare the other stages that ask
+        asks = asks and is_configured(parameters)
+    web = evidence["retriever"] in WEB
+    with open_client(parameters, dry_run=dry_run, asks=asks, stores=web or local) as access:
         faults = CorpusFaults()
         critic = open_critic(parameters, access, dry_run=dry_run, faults=faults)
         if critic.pipeline.may("relate") and not quiet:
@@ -89,7 +96,7 @@ def run(
                 refuse_input(written, access.store_path, *also_read)
         found = searches_of(critic)
         searches = None if found is None else found.stats
-        stats = access.client.stats
+        stats = access.stats
         monitor = CritiqueMonitor(
             stats, searches, retrieved_only, table=not (quiet or as_json), live=not quiet, warns=not quiet
         )
@@ -101,12 +108,15 @@ def run(
     if as_json:
         about |= {"fcjax": fcjax.__version__, "cases": None if cases is None else str(cases)}
         about["settings"] = settings | {"scoring": critic.settings.resolved()}
-        asked = {"client": client_report(stats), "searches": None if searches is None else _searches(searches)}
+        asked = {
+            "client": client_report(stats) if asks else None,
+            "searches": None if searches is None else _searches(searches),
+        }
         shell.print_json(about | report.to_dict() | asked)
     elif not quiet:
         aside = "-" in (out, cases)  # standard output belongs to the file
         monitor.draw(report.summary.to_dict(), stderr=aside)
-        for line in _summary(report, stats, searches):
+        for line in _summary(report, stats, searches, asks):
             shell.echo(line, err=aside)
         if out != "-":
             beside = "" if cases is None else f", the cases in {'standard output' if cases == '-' else cases}"
@@ -274,7 +284,7 @@ _UNCHANGED = {
 }
 
 
-def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None) -> list[str]:
+def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None, asks: bool) -> list[str]:
     """Lines about a finished run."""
     lines = []
     if report.relations:
@@ -299,7 +309,7 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None)
     if searches is not None:
         stored = f", {searches.hits:,} answered from the store" if searches.hits else ""
         lines.append(f"{searches.answered:,} searches{stored}")
-    return [*lines, *client_lines(stats), *failed_prompts(stats)]
+    return [*lines, *(client_lines(stats) if asks else ()), *failed_prompts(stats)]
 
 
 def _searches(stats: SearchStats) -> dict[str, Any]:

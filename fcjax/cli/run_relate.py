@@ -38,7 +38,8 @@ def run(
     if as_json and out == "-":
         raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
-    with open_client(parameters, dry_run=dry_run, needed=parameters["relation_model"] is None) as access:
+    local = parameters["relation_model"] is not None
+    with open_client(parameters, dry_run=dry_run, asks=not local, stores=local) as access:
         config = relation_config(parameters, access, parameters.pop("template"))
         if not quiet:
             warn_of_constraint(access, config.model)
@@ -54,11 +55,11 @@ def run(
         try:
             with shell.stopped(ctx, lambda: _kept(access, monitor)):
                 totals = relate_file(
-                    source, out, access.client, config, window=access.window, limit=limit, observer=monitor
+                    source, out, access.client_or_none, config, window=access.window, limit=limit, observer=monitor
                 )
         finally:
             monitor.close()
-    stats = access.client.stats
+    stats = access.stats
     if as_json:
         shell.print_json(about | totals.to_dict() | {"client": client_report(stats)})
     elif not quiet:
@@ -132,7 +133,7 @@ def _summary(totals: RelationCounts, stats: Stats) -> list[str]:
     more |= {f"atoms or contexts skipped: {why}": count for why, count in totals.skipped.items()}
     if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
         lines.append(line)
-    return [*lines, *earlier_lines(totals.earlier), *client_lines(stats)]
+    return [*lines, *earlier_lines(totals.earlier), *(client_lines(stats) if stats.asked else ())]
 
 
 def _show_estimate(
@@ -145,7 +146,8 @@ def _show_estimate(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    found: CostEstimate = estimate_file(source, access.client, config, limit=limit, count_tokens=access.count_tokens)
+    client, count = access.client_or_none, access.count_tokens
+    found: CostEstimate = estimate_file(source, client, config, limit=limit, count_tokens=count)
     if as_json:
         shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
     elif not quiet:

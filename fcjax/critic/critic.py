@@ -22,7 +22,7 @@ from fcjax.core.checks import check_number
 from fcjax.core.passages import Found, Retriever
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.core.records import Case, Status
-from fcjax.critic.asker import Asker
+from fcjax.critic.asker import Asker, NoAsker
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
@@ -34,7 +34,7 @@ from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import Fingerprints, completed, feedback_of, job, posteriors, rows, with_feedback
 from fcjax.scoring.settings import Settings
 from fcjax.stages.pipeline import Pipeline, Stage
-from fcjax.stages.relate import RelationModel
+from fcjax.stages.relate import Relater, RelationModel
 
 if TYPE_CHECKING:
     from fcjax.io.client import Client
@@ -134,7 +134,7 @@ class Critic:
         client: Client | None = None,
         *,
         retrieve: Retriever | None = None,
-        relate: RelationModel | None = None,
+        relate: Relater | None = None,
         settings: Settings | None = None,
         pipeline: Pipeline | None = None,
         screen: float | None = None,
@@ -148,7 +148,8 @@ class Critic:
         self.settings = replace(settings, version=self.version)
         self.client, self.retriever = client, retrieve
         self.how = RelationConfig(version=self.version, model=relate or RelationModel(), screen=screen)
-        self.pipeline = replace(pipeline or Pipeline(), asks=client is not None, searches=retrieve is not None)
+        possible = {"asks": client is not None, "searches": retrieve is not None}
+        self.pipeline = replace(pipeline or Pipeline(), **possible, local_relations=not self.how.model.asks)
         self._open, self._window = open_cases, window
         self._asker: Asker | None = None  # each run has one of its own, unless `using` gave one
         self._engine = Lock()  # it has all cores at work for one batch: two at once are no faster
@@ -221,11 +222,13 @@ class Critic:
             return self.pipeline.may("relate") and self.pipeline.needs("relate", case)
 
         async def related() -> AsyncGenerator[Case, None]:
-            if asker is None:
+            if asker is None and self.how.model.asks:
                 async for case in prepared():
                     yield case
                 return
-            stream = relate_cases(prepared(), asker, self.how, window=self._window, counts=counts, wanted=wanted)
+            stream = relate_cases(
+                prepared(), asker or NoAsker(), self.how, window=self._window, counts=counts, wanted=wanted
+            )
             async with aclosing(stream):
                 async for case in stream:
                     if case.relations is not None and not case.status.failed:
@@ -286,9 +289,10 @@ def critique(
     """The critique of one response, or of a case that has some of its parts already; also within a running event loop.
 
     Asked is the endpoint `where`, by default the one that the environment names, with replies kept in `store` (by
-    default the one that commands share; with `replay` it alone answers). `retrieve` is the path of a corpus (a folder,
-    or a file of documents), a `LocalCorpus`, or another source of evidence, which is asked for what the store does not
-    hold, and closed in the end; the next call may have it again. Other arguments go to `Critic`.
+    default the one that commands share; with `replay` it alone answers); there need be none where no stage of the
+    `pipeline` asks a model. `retrieve` is the path of a corpus (a folder, or a file of documents), a `LocalCorpus`, or
+    another source of evidence, which is asked for what the store does not hold, and closed in the end; the next call
+    may have it again. Other arguments go to `Critic`.
 
     Raises `SettingsError`, `InputError`, `BudgetError`, and `OutputError` where the store cannot be written.
     """
@@ -297,7 +301,10 @@ def critique(
     async def found(critic: Critic) -> Critique:
         return await critic.critique(case)
 
-    return in_own_loop(with_critic(found, retrieve, where, store, replay, **critic))
+    relate: Relater = critic.get("relate") or RelationModel()
+    stages = replace(critic.get("pipeline") or Pipeline(), local_relations=not relate.asks)
+    asks = where is not None or bool(stages.asking)
+    return in_own_loop(with_critic(found, retrieve, where, store, replay, asks=asks, **critic))
 
 
 def case_of(response: str | Case, query: str | None) -> Case:
@@ -311,9 +318,14 @@ async def with_critic(
     where: Endpoint | None,
     store: Store | str | os.PathLike[str] | None,
     replay: bool,
+    *,
+    asks: bool = True,
     **critic: Any,
 ) -> Item:
-    """The result of `work` with a critic whose client, store and source are open for as long (see `critique`)."""
+    """The result of `work` with a critic whose client, store and source are open for as long (see `critique`).
+
+    Unless it `asks`, there is no client, and a store only for searches that are not of a local corpus.
+    """
     from fcjax.io.client import Client
     from fcjax.io.endpoint import Endpoint
     from fcjax.io.retrievers.cached import Cached
@@ -321,12 +333,16 @@ async def with_critic(
     from fcjax.io.store import Store
 
     async with AsyncExitStack() as opened:
-        kept = store if isinstance(store, Store) else opened.enter_context(Store.open(store, readonly=replay))
         source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
+        kept = store if isinstance(store, Store) else None
+        if kept is None and (asks or not isinstance(source, LocalCorpus | Cached | None)):
+            kept = opened.enter_context(Store.open(store, readonly=replay))
         if not isinstance(source, LocalCorpus | Cached | None):
             source = Cached(source, kept, replay=replay)
         if source is not None and not isinstance(retrieve, LocalCorpus):  # whose connections belong to this event loop
             opened.push_async_callback(source.close)
+        if not asks:
+            return await work(Critic(None, retrieve=source, **critic))
         async with Client(where or Endpoint.from_env(), store=kept, replay=replay) as client:
             return await work(Critic(client, retrieve=source, **critic))
 

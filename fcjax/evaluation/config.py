@@ -127,6 +127,8 @@ class CriticConfig(Section):
     model: Text | None = None
     version: Literal["FR1", "FR2", "FR3"] = "FR2"
     contexts: Thousand = 3
+    atomizer: Literal["model", "sentences"] = "model"
+    language: Text | None = None
     revise: bool = True
     queries: Literal["atom", "model"] | None = None
     summarise: bool = False
@@ -170,6 +172,7 @@ class CriticConfig(Section):
     def _is_possible(self) -> Self:
         try:
             _ = self.relations, self.settings
+            Pipeline(atomizer=self.atomizer, language=self.language)
         except SettingsError as error:
             raise ArgumentError("", error) from error
         except InputError as error:
@@ -180,6 +183,8 @@ class CriticConfig(Section):
         """The stages before the relations; by default a model words the queries for the web, and atoms are others."""
         queries = self.queries or ("model" if data.retriever in ("serper", "wikipedia") else "atom")
         return Pipeline(
+            atomizer=self.atomizer,
+            language=self.language,
             revise=Reviser() if self.revise else None,
             query=QueryBuilder() if queries == "model" else None,
             retrieve=EvidenceSearch(k=self.contexts),

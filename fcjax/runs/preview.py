@@ -106,7 +106,7 @@ def settings_of(critic: Critic, choice: Choice | None = None) -> dict[str, Any]:
     """All that changes what the stages make of a case, as JSON; templates by their names."""
     client, retriever, how = critic.client, critic.retriever, critic.how
     choice = choice or Choice()
-    work = {stage: getattr(critic.pipeline, stage) for stage in STAGES[:-1] if critic.pipeline.may(stage)}
+    work = {stage: critic.pipeline.work(stage) for stage in STAGES[:-1] if critic.pipeline.may(stage)}
     return {
         "endpoint": None if client is None else client.endpoint,
         "model": None if client is None else client.model,
@@ -213,8 +213,7 @@ class _Rehearsal:
             asked.append(prompt)
             return _UNASKED
 
-        work: Any = getattr(self._pipeline, stage)
-        self._loop.run(work.run(_without_failure(case), ask))
+        self._loop.run(self._pipeline.work(stage).run(_without_failure(case), ask))
         return iter(asked)
 
     def searches(self, case: Case) -> int:

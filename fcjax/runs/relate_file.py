@@ -14,6 +14,7 @@ import orjson
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.prompts import Prompt
 from fcjax.core.records import Case
+from fcjax.critic.asker import NoAsker
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, is_ready, questions, relate_cases, unusable
 from fcjax.graph.selection import Version
 from fcjax.io.client import Client
@@ -31,7 +32,7 @@ from fcjax.stages.relate import Agenda
 def relate_file(
     source: Source,
     out: Source,
-    client: Client,
+    client: Client | None,
     how: RelationConfig | None = None,
     *,
     window: int = 256,
@@ -41,9 +42,9 @@ def relate_file(
     """Write the first `limit` cases of a file to `out`, with their relations, in the input's order.
 
     `out` takes its place when it is complete. A row that holds no case becomes a case with the status `invalid_input`.
-    The client is closed in the end. It works in a running event loop, too. Raises `InputError` where nothing can be
-    read, no case has atoms and contexts, or a replay that has no answer at all would take the place of a file;
-    `OutputError`, and what `relate_cases` raises.
+    The client is closed in the end; a local relation model needs none. It works in a running event loop, too. Raises
+    `InputError` where nothing can be read, no case has atoms and contexts, or a replay that has no answer at all would
+    take the place of a file; `OutputError`, and what `relate_cases` raises.
     """
     how, counts = how or RelationConfig(), RelationCounts()
 
@@ -57,14 +58,16 @@ def relate_file(
             return Finished(orjson.dumps(case_to_dict(case)))
 
         cases = _cases(run.path, limit)
-        related = relate_cases(cases, client, how, window=window, counts=counts, progress=run.observer.pairs)
-        run.write_cases(related, finish, [client], has_answers=lambda: counts.n_failed < counts.pairs)
+        related = relate_cases(
+            cases, client or NoAsker(), how, window=window, counts=counts, progress=run.observer.pairs
+        )
+        run.write_cases(related, finish, [client] if client else [], has_answers=lambda: counts.n_failed < counts.pairs)
     return counts
 
 
 def estimate_file(
     source: Source,
-    client: Client,
+    client: Client | None,
     how: RelationConfig | None = None,
     *,
     limit: int | None = None,
@@ -74,8 +77,8 @@ def estimate_file(
     how = how or RelationConfig()
     with readable_twice(source) as path:
         _preview(path, how.version, limit)
-        if not how.model.asks:
-            return in_own_loop(client.estimate(iter(()), count_tokens=count_tokens))
+        if client is None or not how.model.asks:
+            return CostEstimate()
         prompts = (question.prompt() for case in _cases(path, limit) for question in questions(case, how))
         return in_own_loop(client.estimate(prompts, count_tokens=count_tokens))
 

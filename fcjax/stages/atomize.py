@@ -75,7 +75,8 @@ _FORM: Final = AnswerForm.texts(instead="REFUSED")
 """What `ATOMIZE` asks for; another template may ask for another form."""
 _REST_FORM: Final = AnswerForm.texts()
 _SMALLEST: Final = 500  # characters; a shorter part is not divided again
-_LONGEST: Final = 600  # characters of a fact: a sentence, not a paragraph
+LONGEST: Final = 600
+"""Characters of a fact: a sentence, not a paragraph."""
 _NONE: Final = "(none)"
 
 
@@ -115,14 +116,14 @@ class Atomizer:
             return case
         response = case.response
         if response is None:
-            return _ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
+            return ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
         trace: dict[str, Any] = {"template": self.template.name, "prompts": 0}
         if not any(sign.isalnum() for sign in response):
             case = replace(case, extra=traced(case, "atomize", trace))
-            return _ended(case, Status.NO_ATOMS, "the response has no words", ())
+            return ended(case, Status.NO_ATOMS, "the response has no words", ())
         if declines(response):
             case = replace(case, extra=traced(case, "atomize", trace))
-            return _ended(case, Status.REFUSED, "the response declines to answer", ())
+            return ended(case, Status.REFUSED, "the response declines to answer", ())
         counted = CountingAsk(ask)
         work = _Work(self, case.query or "", response, counted, reject)
         spans = _spans(response, 0, len(response), self.chunk)
@@ -243,7 +244,7 @@ class _Work:
 
     def doubt(self, fact: str, source: frozenset[str]) -> str | None:
         """Why a text cannot be a fact of the response; None where it can."""
-        if len(fact) > _LONGEST:
+        if len(fact) > LONGEST:
             return "too_long"
         if not _is_statement(fact):
             return "no_statement"
@@ -256,15 +257,15 @@ def _with(case: Case, parts: list[_Part]) -> Case:
     if failed:
         number, why = failed[0]
         where = f"part {number} of {len(parts)}: " if len(parts) > 1 else ""
-        return _ended(case, Status.ATOMIZE_FAILED, f"{where}{why}", None)
+        return ended(case, Status.ATOMIZE_FAILED, f"{where}{why}", None)
     facts = dict.fromkeys(fact for part in parts for fact in part.facts)
     if facts:
         atoms = tuple(Atom(id=f"a{i}", text=fact) for i, fact in enumerate(facts))
         extra = {key: value for key, value in case.extra.items() if key != "reason" or not case.status.failed}
         return replace(case, atoms=atoms, status=Status.OK, extra=extra)
     if any(part.refused for part in parts):
-        return _ended(case, Status.REFUSED, "the response declines to answer", ())
-    return _ended(case, Status.NO_ATOMS, "the response makes no factual claim", ())
+        return ended(case, Status.REFUSED, "the response declines to answer", ())
+    return ended(case, Status.NO_ATOMS, "the response makes no factual claim", ())
 
 
 def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
@@ -283,7 +284,8 @@ def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
     }
 
 
-def _ended(case: Case, status: Status, reason: str, atoms: tuple[Atom, ...] | None) -> Case:
+def ended(case: Case, status: Status, reason: str, atoms: tuple[Atom, ...] | None) -> Case:
+    """The case without atoms, with the status and the reason for that."""
     return replace(case, status=status, atoms=atoms, extra={**case.extra, "reason": reason})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
+from fcjax.core.checks import check_choice
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Atom, Case, Context, Status
 from fcjax.stages.atomize import Atomizer
@@ -17,11 +18,14 @@ from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import Ask, Reject
 from fcjax.stages.retrieve import EvidenceSearch, Search
 from fcjax.stages.revise import Reviser
+from fcjax.stages.sentences import SentenceAtomizer
 from fcjax.stages.summarise import Summariser
 from fcjax.stages.traces import related, traces, untraced, without
 
 Stage = Literal["atomize", "revise", "query", "retrieve", "summarise", "relate"]
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+
+AtomizerName = Literal["model", "sentences"]
 
 _NEEDED: Final = {
     "atomize": "no model was given to split the response into atoms",
@@ -38,6 +42,9 @@ After = Callable[[Stage, Case], None]
 class Pipeline:
     """The stages before relations. None omits a stage; `stages` are those that may run, including relate.
 
+    With the `atomizer` "sentences", atoms are the sentences of a response (see `SentenceAtomizer`), in `language` or
+    the one that is guessed: no model is asked for them, `atomize` is not used, and they are not revised.
+
     Raises `SettingsError`.
     """
 
@@ -50,20 +57,48 @@ class Pipeline:
     early_exit: EarlyExit | None = None
     asks: bool = True  # whether there is a model to ask
     searches: bool = True  # whether there is a source to search
+    local_relations: bool = False  # whether relations need no model to ask
+    atomizer: AtomizerName = "model"
+    language: str | None = None  # a code such as "de", with the atomizer "sentences" only
 
     def __post_init__(self) -> None:
+        check_choice("atomizer", self.atomizer, get_args(AtomizerName))
+        if self.language is not None and self.atomizer != "sentences":
+            raise SettingsError(
+                f"language is {self.language!r:.60}, which has no effect with the atomizer 'model'; "
+                "remove it, or use the atomizer 'sentences'"
+            )
+        splitter = SentenceAtomizer(self.language) if self.atomizer == "sentences" else None
+        object.__setattr__(self, "_splitter", splitter)
         if unknown := [stage for stage in self.stages if stage not in STAGES]:
             raise SettingsError(f"stages has {unknown[0]!r:.60}; allowed: {', '.join(STAGES)}")
-        may = {stage for stage in self.stages if (self.searches if stage == "retrieve" else self.asks)}
-        may -= {stage for stage, work in self._optional() if work is None}
+        may = {stage for stage in self.stages if self._is_possible(stage)}
         object.__setattr__(self, "_may", frozenset(may))
 
-    def _optional(self) -> tuple[tuple[Stage, Any], ...]:
-        return ("revise", self.revise), ("query", self.query), ("summarise", self.summarise)
+    def _is_possible(self, stage: Stage) -> bool:
+        """Whether there is what a stage needs."""
+        if stage == "retrieve":
+            return self.searches
+        if stage == "relate":
+            return self.asks or self.local_relations
+        return self.work(stage) is not None and (self.asks or (stage == "atomize" and self.atomizer == "sentences"))
+
+    def work(self, stage: Stage) -> Any:
+        """What does a stage before `relate`; None where the stage is omitted."""
+        if self.atomizer == "sentences" and stage in ("atomize", "revise"):
+            return self._splitter if stage == "atomize" else None  # type: ignore[attr-defined]
+        return getattr(self, stage)
 
     def may(self, stage: Stage) -> bool:
         """Whether a stage can run."""
         return stage in self._may  # type: ignore[attr-defined]
+
+    @property
+    def asking(self) -> tuple[Stage, ...]:
+        """The stages that can run and may ask a model, in order."""
+        silent = {"retrieve"} | ({"atomize"} if self.atomizer == "sentences" else set())
+        silent |= {"relate"} if self.local_relations else set()
+        return tuple(stage for stage in STAGES if self.may(stage) and stage not in silent)
 
     def needs(self, stage: Stage, case: Case) -> bool:
         """Whether `case`, after the earlier stages, lacks the output of `stage`."""
@@ -149,8 +184,7 @@ class Pipeline:
                     case = await self.retrieve.run(case, search)
                     case = replace(case, extra=untraced(case, "summarise"))  # new contexts have no summary
                 case _:
-                    work: Any = getattr(self, stage)
-                    case = await work.run(case, ask, reject)
+                    case = await self.work(stage).run(case, ask, reject)
             case = self.stopped(stage, case)
             if after:
                 after(stage, case)

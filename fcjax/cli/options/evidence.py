@@ -12,10 +12,10 @@ from fcjax.cli.command import COMMON, EVIDENCE, option, options
 from fcjax.cli.options.engine import engine_options
 from fcjax.cli.options.graph import k_option, number_options
 from fcjax.cli.options.relations import relation_options
-from fcjax.cli.options.types import FILE
+from fcjax.cli.options.types import FILE, WEB
+from fcjax.core.errors import SettingsError
 
 STAGES: Final = ("atomize", "revise", "query", "retrieve", "summarise", "relate")  # as in `stages.pipeline`
-WEB: Final = ("serper", "wikipedia")
 _WITH_PROMPTS: Final = tuple(stage for stage in STAGES if stage != "retrieve")
 _evidence = partial(option, section=EVIDENCE)
 
@@ -39,6 +39,17 @@ def _templates(_: click.Context, __: click.Parameter, values: Iterable[str]) -> 
             )
         found[stage] = file
     return found
+
+
+def _language(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    from fcjax.stages.sentences import check_language  # loaded where it is used: help texts need no stages
+
+    if value is not None:
+        try:
+            check_language(value)
+        except SettingsError as error:
+            raise click.BadParameter(str(error)) from error
+    return value
 
 
 critic_options = options(
@@ -86,6 +97,20 @@ critic_options = options(
         metavar="FILE",
         type=FILE,
         help='TOML file with priors for retrieved passages by domain, e.g. "example.org" = 0.9.',
+    ),
+    _evidence(
+        "--atomizer",
+        type=click.Choice(["model", "sentences"]),
+        default="model",
+        show_default=True,
+        help="model: the model splits a response into atoms and rewords them; sentences: each sentence is an atom, "
+        "with pronouns as they are, and no model is asked.",
+    ),
+    _evidence(
+        "--language",
+        metavar="CODE",
+        callback=_language,
+        help="Language of the responses, e.g. en, de or zh, for --atomizer sentences. [default: guessed]",
     ),
     _evidence("--no-revise", is_flag=True, help="Keep atoms as worded in the response."),
     _evidence("--summarise", is_flag=True, help="Summarise passages and remove irrelevant ones."),

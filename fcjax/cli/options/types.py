@@ -44,6 +44,8 @@ FILE: Final = click.Path(exists=True, dir_okay=False)
 COUNT: Final = click.IntRange(1, 2**31 - 1)
 """From one up to what a request's fields and a counter can hold."""
 PRICES: Final = (Amount(0, 1e6), Amount(0, 1e6))
+WEB: Final = ("serper", "wikipedia")
+"""Retrievers that search the web."""
 GRAPH_VERSIONS: Final = click.Choice(["FR1", "FR2", "FR3"])
 
 
