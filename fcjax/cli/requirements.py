@@ -30,7 +30,9 @@ class Requirement:
     remedy: str  # "add --method wmb"; the other remedy is to remove the option
 
 
-_RELATIONS: Final = ("style", "pack", "votes", "default", "screen", "max_tokens", "calibration", "force")
+_RELATIONS: Final = (
+    *("style", "pack", "votes", "default", "screen", "max_tokens", "calibration", "force", "relation_model", "wording"),
+)
 _NUMBERS: Final = ("preset", "encoding", "context_prior", "atom_prior")
 _SEARCH: Final = ("contexts_per_atom", "queries", "allow_domain", "deny_domain", "priors")
 _PROOF: Final = ("effort", "limit_width", "rows", "seconds", "tail", "backend")

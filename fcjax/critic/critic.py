@@ -148,8 +148,8 @@ class Critic:
         self.settings = replace(settings, version=self.version)
         self.client, self.retriever = client, retrieve
         self.how = RelationConfig(version=self.version, model=relate or RelationModel(), screen=screen)
-        possible = {"asks": client is not None, "searches": retrieve is not None}
-        self.pipeline = replace(pipeline or Pipeline(), **possible, local_relations=not self.how.model.asks)
+        asks, local = client is not None, not self.how.model.asks
+        self.pipeline = replace(pipeline or Pipeline(), asks=asks, searches=retrieve is not None, local_relations=local)
         self._open, self._window = open_cases, window
         self._asker: Asker | None = None  # each run has one of its own, unless `using` gave one
         self._engine = Lock()  # it has all cores at work for one batch: two at once are no faster
@@ -226,9 +226,8 @@ class Critic:
                 async for case in prepared():
                     yield case
                 return
-            stream = relate_cases(
-                prepared(), asker or NoAsker(), self.how, window=self._window, counts=counts, wanted=wanted
-            )
+            asking, window = asker or NoAsker(), self._window
+            stream = relate_cases(prepared(), asking, self.how, window=window, counts=counts, wanted=wanted)
             async with aclosing(stream):
                 async for case in stream:
                     if case.relations is not None and not case.status.failed:

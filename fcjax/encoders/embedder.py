@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from fcjax.core.checks import check_number
 from fcjax.encoders.batches import batches
-from fcjax.encoders.network import Network
+from fcjax.encoders.network import Dtype, Network
 from fcjax.encoders.relation_model import TOKENS
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import spans
@@ -30,7 +30,7 @@ class Embedder:
 
     @classmethod
     def open(
-        cls, where: str | os.PathLike[str] | ModelFolder, *, length: int = 256, dtype: str | None = None
+        cls, where: str | os.PathLike[str] | ModelFolder, *, length: int = 256, dtype: Dtype | None = None
     ) -> Embedder:
         """The encoder of a folder laid out as on Hugging Face's hub, or of a name there.
 

@@ -22,7 +22,7 @@ from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
 from fcjax.encoders.batches import Batch, batches
 from fcjax.encoders.config import LogitLabels, read_labels
-from fcjax.encoders.network import Network
+from fcjax.encoders.network import Dtype, Network
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import nearest
 from fcjax.io.model_folder import ModelFolder, open_model
@@ -82,7 +82,7 @@ class LocalRelationModel:
         store: Store | None = None,
         calibration: Calibration | None = None,
         length: int = 512,
-        dtype: str | None = None,
+        dtype: Dtype | None = None,
         batch_tokens: int | None = None,
         force: bool = False,
     ) -> LocalRelationModel:

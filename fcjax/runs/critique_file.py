@@ -152,4 +152,5 @@ def _keeps_earlier(case: Case, critic: Critic) -> bool:
     asks = critic.how.model.asks
     if (asks and critic.client is None) or not critic.pipeline.may("relate") or case.status.failed:
         return False
-    return keeps_earlier(case, critic.how.model.named(critic.client and critic.client.model), critic.how.model)
+    name = critic.how.model.named(None if critic.client is None else critic.client.model)
+    return keeps_earlier(case, name, critic.how.model)
