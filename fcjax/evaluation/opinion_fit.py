@@ -12,7 +12,9 @@ from fcjax.evaluation.vector_scaling import BIAS_SD, PLANE, by_folds, surprise_o
 from fcjax.stages.first_opinion import TERMS, CosineOpinion, terms_of
 
 SLOPE_SD: Final = 2.0
-"""Standard deviation of the prior on each slope, in nats per standard deviation of the cosines."""
+"""Standard deviation of the prior on the slope, in nats per standard deviation of the cosines."""
+SQUARE_SD: Final = 1.0
+"""The same for the square; few pairs say little of it."""
 _NARROWEST: Final = 0.01  # standard deviation of cosines; those that differ less are taken as nearly the same
 
 
@@ -38,7 +40,7 @@ def fit_opinion(cosines: Float[np.ndarray, " N"], labels: Int[np.ndarray, " N"],
     )
     standard = np.stack([np.ones(len(terms)), *(((terms[:, 1] - middle) / width) ** power for power in (1, 2))], axis=1)
     chosen = np.eye(3)[labels]
-    narrow = np.array([BIAS_SD, SLOPE_SD, SLOPE_SD]).repeat(2) ** -2.0
+    narrow = np.array([BIAS_SD, SLOPE_SD, SQUARE_SD]).repeat(2) ** -2.0
 
     def loss(x: Float[np.ndarray, " 6"]) -> tuple[float, Float[np.ndarray, " 6"]]:
         """The negative log posterior of the coefficients, two directions per term, and its gradient."""
@@ -50,7 +52,8 @@ def fit_opinion(cosines: Float[np.ndarray, " N"], labels: Int[np.ndarray, " N"],
     found = minimize(loss, np.zeros(6), jac=True, method="L-BFGS-B", options=options).x
     coefficients = (change @ found.reshape(len(TERMS), 2) @ PLANE).tolist()
     constant, cosine, square = ((row[0], row[1], row[2]) for row in coefficients)
-    return CosineOpinion(embedding=embedding, coefficients=(constant, cosine, square), n_pairs=len(terms))
+    span = (float(terms[:, 1].min()), float(terms[:, 1].max())) if len(terms) else (-1.0, 1.0)
+    return CosineOpinion(embedding=embedding, coefficients=(constant, cosine, square), span=span, n_pairs=len(terms))
 
 
 def cross_validated_opinion(

@@ -19,6 +19,12 @@ from fcjax.stages.relate import RelationModel
 
 FAILED = {"passed": False, "verdict": "failed: worse than always answering neutral: log loss 1.020 against 0.800"}
 
+ATOMIZED = {
+    "id": "k",
+    "atoms": [{"id": "a0", "text": "Town 1 has 9 parks."}],
+    "contexts": [{"id": "c0", "text": "Town 1 has 9 parks."}],
+}
+
 
 def file_of(tmp_path, **figures):
     made = Calibration(
@@ -62,18 +68,21 @@ def test_a_model_that_says_nothing_is_measured_and_its_calibration_is_written_wi
     assert not gate["passed"]
     assert "always answering" in " ".join(done.stdout.decode().split())
     assert f"other commands refuse this calibration without --force; gate {gate['verdict']}" in done.stderr.decode()
-    done, _ = examined(rows, "--calibration", out)  # to measure it on other pairs is no use of it
+    made = out.rename(out.with_name("made.json"))
+    done, _ = examined(rows, "--calibration", made)  # to measure it on other pairs is no use of it
     assert done.returncode == OK
 
 
 def test_relate_critique_and_correct_refuse_it_without_force(tmp_path):
     file = file_of(tmp_path, gate=FAILED)
     cases = write(tmp_path / "in.jsonl", *(scripted_model.case(town, 2) for town in range(2)))
+    atomized = write(tmp_path / "atomized.jsonl", ATOMIZED)
     corpus = corpus_of(tmp_path)
     with ScriptedServer(scripted_writer.answer, key=KEY) as server:
         env = settings(server, tmp_path)
         for command, more in (("relate", ()), ("critique", ("--corpus", corpus)), ("correct", ("--corpus", corpus))):
-            given = (command, cases, "-o", tmp_path / f"{command}.jsonl", *more, "--calibration", file)
+            source = atomized if command == "relate" else cases
+            given = (command, source, "-o", tmp_path / f"{command}.jsonl", *more, "--calibration", file)
             before = server.calls
             done = fcjax(*given, **env)
             assert (done.returncode, server.calls, (tmp_path / f"{command}.jsonl").exists()) == (
@@ -92,7 +101,7 @@ def test_relate_critique_and_correct_refuse_it_without_force(tmp_path):
 
 
 def test_a_calibration_without_a_gate_is_used_with_one_warning(tmp_path):
-    cases = write(tmp_path / "in.jsonl", scripted_model.case(1, 2))
+    cases = write(tmp_path / "in.jsonl", ATOMIZED)
     with ScriptedServer(scripted_writer.answer, key=KEY) as server:
         given = ("relate", cases, "-o", tmp_path / "out.jsonl")
         done = fcjax(*given, "--calibration", file_of(tmp_path), **environment(server, tmp_path))
@@ -108,8 +117,7 @@ def test_eval_refuses_it_without_force(tmp_path):
     write(tmp_path / "towns.jsonl", {"id": "1", "response": "A town."})
     grid = tmp_path / "grid.yaml"
     grid.write_text(
-        "data: [{path: towns.jsonl, retriever: given}]\n"
-        "models: [{model: scripted, url: 'http://localhost:1'}]\ncorrectors: [llm1]\n"
+        "data: [towns.jsonl]\nmodels: [{model: scripted}]\ncorrectors: [llm1]\n"
         "critic: {calibration: calibration.json}\n"
     )
     file_of(tmp_path, gate=FAILED)

@@ -167,6 +167,7 @@ WITHOUT_EFFECT = [
     ("relate in.jsonl -o out --pack 4", "--pack", "add --style packed"),
     (LOCAL + "--pack 4", "--pack", "add --style packed"),
     ("relate in.jsonl -o out --votes 3 --default 0.8", "--default", "remove --votes"),
+    ("relate in.jsonl -o out --force", "--force", "add --calibration FILE"),
     # Evidence that is given
     (CRITIQUE + "--deny-domain example.org", "--deny-domain", "--corpus or --retriever"),
     (CRITIQUE + "--allow-domain other.org", "--allow-domain", "--corpus or --retriever"),
@@ -206,6 +207,7 @@ WITHOUT_EFFECT = [
     ("eval grid -o out", "--output", "specify a YAML file"),
     ("eval grid --replay", "--replay", "specify a YAML file"),
     ("eval grid --dry-run", "--dry-run", "specify a YAML file"),
+    ("eval grid --force", "--force", "specify a YAML file"),
     ("eval grid --budget-tokens 5", "--budget-tokens", "specify a YAML file"),
     # Data sets
     ("data factscore in.jsonl -o out --seed 1", "--seed", "add one of these"),

@@ -173,7 +173,9 @@ def test_sections_have_the_arguments_of_their_classes():
 
 
 def test_the_critics_calibration_is_of_its_model_style_and_wording(tmp_path):
-    made = Calibration(model="m", style="pairwise", template=RelationModel().template.name, temperature=2.0)
+    passed = {"gate": {"passed": True, "verdict": "passed: better"}}
+    name = RelationModel().template.name
+    made = Calibration(model="m", style="pairwise", template=name, temperature=2.0, figures=passed)
     for name, one in (("c", made), ("other", replace(made, model="n")), ("packed", replace(made, style="packed"))):
         (tmp_path / f"{name}.json").write_text(json.dumps(one.to_dict()))
     (tmp_path / "bad.json").write_text("{}")

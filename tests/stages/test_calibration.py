@@ -20,7 +20,7 @@ from fcjax.stages.calibration import Calibration, likeliest, spread
 OF = {"model": "m", "style": "pairwise", "template": "relate.pairwise/2"}
 WHOLE = Calibration(
     **OF, temperature=1.7, biases=(0.4, -0.9, 0.5), n_pairs=300, shares=(0.3, 0.3, 0.4), in_use=(0.2, 0.1, 0.7),
-    figures={"raw": {"accuracy": 0.5}},
+    figures={"raw": {"accuracy": 0.5}, "gate": {"passed": True, "verdict": "passed: better"}},
 )  # fmt: skip
 
 weights = st.tuples(*[st.floats(1e-4, 1)] * 3)

@@ -44,6 +44,14 @@ def test_rounding_beyond_1_is_no_fault():
     np.testing.assert_array_equal(KNOWN.apply_all(np.array([1.0000001])), KNOWN.apply_all(np.array([1.0])))
 
 
+def test_a_cosine_beyond_those_that_were_fitted_counts_as_the_nearest():
+    cosines, labels = pairs_of(50)
+    made = fit_opinion(cosines, labels, "e")
+    assert made.span == (cosines.min(), cosines.max())
+    np.testing.assert_array_equal(made.apply_all(np.array([-1.0])), made.apply_all(np.array([cosines.min()])))
+    assert CosineOpinion.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
 def test_json_is_read_back():
     assert CosineOpinion.from_dict(json.loads(json.dumps(KNOWN.to_dict()))) == KNOWN
 
@@ -54,6 +62,10 @@ def test_json_is_read_back():
         ({"embedding": ""}, "embedding"),
         ({"embedding": None}, "embedding"),
         ({"n_pairs": -1}, "n_pairs"),
+        ({"span": [0.5]}, "span"),
+        ({"span": [0.5, 0.1]}, "span"),
+        ({"span": [-2, 0.1]}, "span"),
+        ({"span": "no"}, "span"),
         ({"coefficients": None}, "coefficients"),
         ({"coefficients": KNOWN.to_dict()["coefficients"] | {"cosine": None}}, "cosine"),
         ({"coefficients": KNOWN.to_dict()["coefficients"] | {"square": [1, 2, 3]}}, "square"),
