@@ -103,27 +103,27 @@ class Attention(nnx.Module):
             low, high = rows_at(np.array([1 - length, length]), arch)
             table = drop(table, arch.dropout, position_key)[low : high + 1].astype(x.dtype)
             if arch.content_to_position:
-                rows = self._positions(table, self.position_key, 1)[rows_at(-distance, arch) - low]
+                rows = self._positions(table, self.position_key, 1)[:, rows_at(-distance, arch) - low]
                 scores = scores + slid(_against(q, rows))
             if arch.position_to_content:
-                rows = self._positions(table, self.position_query, 0)[rows_at(distance, arch) - low]
+                rows = self._positions(table, self.position_query, 0)[:, rows_at(distance, arch) - low]
                 scores = scores + jnp.swapaxes(slid(_against(k, rows * scale)), 2, 3)
         return attend(scores, v, rate=arch.attention_dropout, key=attention_key)
 
     def _positions(self, table, projection, part):
-        """Projected positions [rows, heads, d]; `part` of the contents' projection where the two are shared."""
+        """Projected positions [heads, rows, d]; `part` of the contents' projection where the two are shared."""
         if projection is None:
             wanted = slice(part * self.arch.hidden, (part + 1) * self.arch.hidden)
             projected = table @ self.qkv.kernel[...][:, wanted].astype(table.dtype)
             projected = projected + self.qkv.bias[...][wanted].astype(table.dtype)
         else:
             projected = projection(table)
-        return split_heads(projected, self.arch.heads, 1)[0]
+        return split_heads(projected[None], self.arch.heads, 1)[0][0]
 
 
 def _against(contents, positions):
-    """Dot products [B, heads, L, N], float32, of contents [B, L, heads, d] and positions [N, heads, d]."""
-    return jnp.einsum("blhd,nhd->bhln", contents, positions, preferred_element_type=jnp.float32)
+    """Dot products [B, heads, L, N], float32, of contents [B, heads, L, d] and positions [heads, N, d]."""
+    return jnp.einsum("bhld,hnd->bhln", contents, positions, preferred_element_type=jnp.float32)
 
 
 class Layer(nnx.Module):

@@ -24,15 +24,15 @@ from fcjax.kernels.encoders.parts import (
 
 
 def waves(length, size, theta):
-    """Cosines and sines [2, length, 1, size], float32, of the rotation of each position (Su et al. 2021)."""
+    """Cosines and sines [2, length, size], float32, of the rotation of each position (Su et al. 2021)."""
     frequencies = 1.0 / theta ** (np.arange(0, size, 2, dtype=np.float32) / np.float32(size))
     angles = np.arange(length, dtype=np.float32)[:, None] * frequencies.astype(np.float32)
     angles = np.concatenate([angles, angles], axis=-1)
-    return np.stack([np.cos(angles), np.sin(angles)])[:, :, None, :].astype(np.float32)
+    return np.stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
 
 
 def rotated(x, wave):
-    """Queries or keys [B, L, heads, d] turned by their positions, in float32; `wave` as of `waves`."""
+    """Queries or keys [B, heads, L, d] turned by their positions, in float32; `wave` as of `waves`."""
     wide = x.astype(jnp.float32)
     half = x.shape[-1] // 2
     turned = jnp.concatenate([-wide[..., half:], wide[..., :half]], axis=-1)

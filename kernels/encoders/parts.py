@@ -17,9 +17,16 @@ from flax import nnx
 MASKED = -1e30
 """The score of a masked token. Finite, so that a row with no token at all gets equal weights, and not NaN."""
 
+
+def gelu(x):
+    """The exact GELU, in float32. By `erf`, as torch has it: `jax.nn.gelu` takes `erfc`, which costs more on CPUs."""
+    wide = x.astype(jnp.float32)
+    return (0.5 * wide * (1.0 + jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
+
+
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
     {
-        "gelu": partial(jax.nn.gelu, approximate=False),
+        "gelu": gelu,
         "gelu_new": partial(jax.nn.gelu, approximate=True),
         "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True),
         "gelu_fast": partial(jax.nn.gelu, approximate=True),
@@ -98,25 +105,29 @@ def keys(key, number):
 
 
 def split_heads(x, heads, parts):
-    """Features [..., parts * size] as `parts` arrays [..., heads, size / heads]."""
-    whole = x.reshape(*x.shape[:-1], parts, heads, -1)
-    return tuple(whole[..., part, :, :] for part in range(parts))
+    """Features [B, L, parts * size] as `parts` arrays [B, heads, L, size / heads]."""
+    whole = x.reshape(*x.shape[:2], parts, heads, -1)
+    return tuple(jnp.swapaxes(whole[:, :, part], 1, 2) for part in range(parts))
+
+
+def scores_of(queries, keys_):
+    """Dot products [B, heads, L, L], float32, of queries and keys [B, heads, L, d]."""
+    return jnp.einsum("bhld,bhmd->bhlm", queries, keys_, preferred_element_type=jnp.float32)
 
 
 def attend(scores, values, *, rate=0.0, key=None):
     """The values' means under attention.
 
-    `scores`: [B, heads, L, L], with masked tokens at `MASKED` or below. `values`: [B, L, heads, d].
-    Returns [B, L, heads * d] in the dtype of `values`.
+    `scores`: [B, heads, L, L] float32, with masked tokens at `MASKED` or below. `values`: [B, heads, L, d]. Returns
+    [B, L, heads * d] in the dtype of `values`. Sums are divided after the product with the values, where there are
+    fewer numbers to divide.
     """
-    weights = jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(values.dtype)
-    means = jnp.einsum("bhlm,bmhd->blhd", drop(weights, rate, key), values)
+    weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    weights = drop(weights, rate, key).astype(values.dtype)
+    sums = jnp.einsum("bhlm,bhmd->bhld", weights, values, preferred_element_type=jnp.float32)
+    means = jnp.swapaxes((sums / total).astype(values.dtype), 1, 2)
     return means.reshape(*means.shape[:2], -1)
-
-
-def scores_of(queries, keys_):
-    """Dot products [B, heads, L, L], float32, of queries and keys [B, L, heads, d]."""
-    return jnp.einsum("blhd,bmhd->bhlm", queries, keys_, preferred_element_type=jnp.float32)
 
 
 def masked(mask):
