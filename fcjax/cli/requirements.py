@@ -133,10 +133,17 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         ("force",),
-        ("calibration",),
-        lambda v: v["calibration"] is None,
-        "without --calibration",
-        "add --calibration FILE",
+        ("calibration", "relation_model"),
+        lambda v: v["calibration"] is None and v["relation_model"] is None,
+        "without --calibration or --relation-model",
+        "add one of them",
+    ),
+    Requirement(
+        ("base_url", "model", "config", "litellm", "timeout", "max_tokens", "concurrency"),
+        ("relation_model", "prompts"),  # of doctor alone
+        lambda v: v["relation_model"] is not None,
+        "with --relation-model",
+        "remove --relation-model",
     ),
     # Evidence
     Requirement(

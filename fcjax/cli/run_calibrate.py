@@ -16,6 +16,7 @@ from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_model, warn_of_constraint
 from fcjax.cli.summary import client_lines, client_report, dollars
 from fcjax.core.errors import SettingsError
+from fcjax.evaluation.baselines import Embedder
 from fcjax.evaluation.plots import check_plot, reliability
 from fcjax.evaluation.relation_exam import Exam, check_labels, examine, questions_of
 from fcjax.evaluation.relation_pairs import LabelledPairs, read_pairs
@@ -38,6 +39,7 @@ def run(
     template: str | None,
     in_use: tuple[float, float, float] | None,
     plot: str | None,
+    embedding: str | None,
     **parameters: Any,
 ) -> None:
     """Examine a relation model, print its figures and write its calibration."""
@@ -70,7 +72,12 @@ def run(
         if dry_run:
             _show_estimate(pairs, model, access, about, quiet=quiet, as_json=as_json)
             return
-        exam = _examined(ctx, pairs, model, access, in_use, bar=not quiet)
+        embedder: Embedder | None = None
+        if embedding is not None:
+            from fcjax.encoders.embedder import Embedder as LocalEmbedder  # loads jax
+
+            embedder = LocalEmbedder.open(embedding)
+        exam = _examined(ctx, pairs, model, access, in_use, embedder, bar=not quiet)
     if out is not None and exam.calibration is not None:
         write_lines(out, [orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2)], bare=True)
     stats = access.stats
@@ -113,6 +120,7 @@ def _examined(
     model: Relater,
     access: ModelAccess,
     in_use: tuple[float, float, float] | None,
+    embedder: Embedder | None,
     *,
     bar: bool,
 ) -> Exam:
@@ -136,7 +144,9 @@ def _examined(
 
     async def work() -> Exam:
         async with access.client_or_none or nullcontext() as client:
-            return await examine(pairs, client, model, in_use=in_use, window=access.window, progress=progress)
+            return await examine(
+                pairs, client, model, in_use=in_use, embedder=embedder, window=access.window, progress=progress
+            )
 
     try:
         with shell.stopped(ctx, kept):

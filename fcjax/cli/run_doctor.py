@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -25,9 +25,12 @@ def run(
     quiet: bool,
     as_json: bool,
     timeout: float | None,
+    relation_model: str | None,
     **endpoint: Any,
 ) -> None:
-    """Test an endpoint, and print each finding as soon as it is known."""
+    """Test an endpoint or a local model, and print each finding as soon as it is known."""
+    if relation_model is not None:
+        _run_local(ctx, relation_model, prompts, quiet=quiet, as_json=as_json)
     transport = open_transport(**endpoint, timeout=timeout)
     found: list[Check] = []
 
@@ -43,8 +46,7 @@ def run(
             async for finding in findings:
                 found.append(finding)
                 if not (as_json or quiet):
-                    verdict = click.style(f"{finding.verdict:<8}", fg=_COLORS[finding.verdict])
-                    click.echo(f"{verdict}{finding.name + ':':<11}{visible(finding.words)}")
+                    _show(finding)
 
     if not (as_json or quiet):
         shell.echo(f"{transport.model} at {transport.name}")
@@ -53,3 +55,21 @@ def run(
         about = {"endpoint": transport.name, "model": transport.model}
         shell.print_json(about | {"findings": [finding.to_dict() for finding in found]})
     ctx.exit(shell.SOME_FAILED if any(finding.verdict == "bad" for finding in found) else shell.OK)
+
+
+def _run_local(ctx: click.Context, folder: str, pairs: int, *, quiet: bool, as_json: bool) -> NoReturn:
+    from fcjax.runs.local_doctor import examine_folder  # loads jax
+
+    found: list[Check] = []
+    for finding in examine_folder(folder, pairs=pairs):
+        found.append(finding)
+        if not (as_json or quiet):
+            _show(finding)
+    if as_json:
+        shell.print_json({"relation_model": folder, "findings": [finding.to_dict() for finding in found]})
+    ctx.exit(shell.SOME_FAILED if any(finding.verdict == "bad" for finding in found) else shell.OK)
+
+
+def _show(finding: Check) -> None:
+    verdict = click.style(f"{finding.verdict:<8}", fg=_COLORS[finding.verdict])
+    click.echo(f"{verdict}{finding.name + ':':<11}{visible(finding.words)}")

@@ -178,30 +178,36 @@ async def _judgement(client: Client, model: RelationModel) -> Check:
     ):
         read = question.read(answer) if isinstance(answer, Reply) else {}
         said |= {place: read[0].label} if 0 in read else {}
+    return judgement_of(said)
+
+
+def judgement_of(said: Mapping[int, RelationType]) -> Check:
+    """What the labels of the probe pairs say of a relation model; those by their place, without the unreadable ones."""
+    asked = len(PROBE_PAIRS)
     if not said:
         words = "none of the answers to 30 easy pairs can be read: use another model"
-        return Check("judgement", Verdict.BAD, words, {"asked": len(questions), "read": 0})
+        return Check("judgement", Verdict.BAD, words, {"asked": asked, "read": 0})
     right = sum(label is PROBE_PAIRS[place].label for place, label in said.items())
-    low, high = accuracy_interval(right, len(questions))  # what cannot be read is not right
+    low, high = accuracy_interval(right, asked)  # what cannot be read is not right
     counts = Counter(map(str, said.values()))
     most, often = counts.most_common(1)[0]
     values = {
-        "asked": len(questions),
+        "asked": asked,
         "read": len(said),
         "right": right,
-        "accuracy": round(right / len(questions), 4),
+        "accuracy": round(right / asked, 4),
         "interval": [round(low, 4), round(high, 4)],
         "said": {str(label): counts[str(label)] for label in DISTRIBUTED},
     }
-    words = f"{right} of {len(questions)} easy pairs are judged correctly (95 % interval {low:.2f} to {high:.2f})"
-    if unread := len(questions) - len(said):
+    words = f"{right} of {asked} easy pairs are judged correctly (95 % interval {low:.2f} to {high:.2f})"
+    if unread := asked - len(said):
         words += f"; {unread} answers cannot be read"
     if often > len(said) / 2:
         words += f"; it says {most} {often} times, and 10 would be right"
     if low <= 1 / len(DISTRIBUTED):
         words += ": no better than chance; calibrate it (fcjax calibrate), or use another wording or model"
         return Check("judgement", Verdict.BAD, words, values)
-    if right < _EXPECTED * len(questions):
+    if right < _EXPECTED * asked:
         words += ": calibrate it before its verdicts are used (fcjax calibrate), or use a stronger model"
         return Check("judgement", Verdict.LIMITED, words, values)
     return Check("judgement", Verdict.GOOD, words, values)
