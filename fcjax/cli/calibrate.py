@@ -77,8 +77,8 @@ def _template(ctx: click.Context, parameter: click.Parameter, value: str | None)
     "--embedding",
     metavar="FOLDER",
     section=RELATIONS,
-    help="Folder of an encoder, as on Hugging Face's hub, or its name there: the cosine of its embeddings is the baseline "
-    "that the model has to beat. [default: the cosine of word counts]",
+    help="Folder of an encoder, as on Hugging Face's hub, or its name there: the cosine of its embeddings is the "
+    "baseline that the model has to beat. [default: the cosine of word counts]",
 )
 @option(
     "--plot",

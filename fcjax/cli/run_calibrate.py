@@ -144,9 +144,8 @@ def _examined(
 
     async def work() -> Exam:
         async with access.client_or_none or nullcontext() as client:
-            return await examine(
-                pairs, client, model, in_use=in_use, embedder=embedder, window=access.window, progress=progress
-            )
+            how: dict[str, Any] = {"in_use": in_use, "embedder": embedder, "window": access.window}
+            return await examine(pairs, client, model, progress=progress, **how)
 
     try:
         with shell.stopped(ctx, kept):
