@@ -18,6 +18,7 @@ import orjson
 
 from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.io.files.small import read_small
+from fcjax.io.files.streams import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"  # of weights in several files
 TOKENIZER: Final = "tokenizer.json"
+CALIBRATION: Final = "calibration.json"
 TOKENIZER_LIMIT: Final = 256 << 20
 """Bytes that a tokenizer.json may have; the largest in use has 20 MB."""
 SHARDS: Final = 1000
@@ -88,27 +90,38 @@ def open_model(where: str | os.PathLike[str]) -> ModelFolder:
         config = _object(path, CONFIG)
     except InputError as error:
         faults += error.faults
-    if not (path / TOKENIZER).is_file():
-        faults.append(Fault(f"{TOKENIZER} is missing; {_MADE_BY}", file=str(path)))
+    files: list[str] = []
+    extra: dict[str, Any] = {}
+    try:
+        if not _is_file(path, TOKENIZER):
+            faults.append(Fault(f"{TOKENIZER} is missing; {_MADE_BY}", file=str(path)))
+    except InputError as error:
+        faults += error.faults
     try:
         files = _weight_files(path)
     except InputError as error:
         faults += error.faults
-        files = []
-    faults += [
-        Fault(f"{file} is missing; {INDEX} names it", file=str(path)) for file in files if not _is_file(path, file)
-    ]
+    for file in files:
+        try:
+            if not _is_file(path, file):
+                faults.append(Fault(f"{file} is missing; {INDEX} names it", file=str(path)))
+        except InputError as error:
+            faults += error.faults
+    try:
+        if _is_file(path, CALIBRATION):
+            extra = {"calibration": _object(path, CALIBRATION)}
+    except InputError as error:
+        faults += error.faults
     if faults:
         raise InputError(*faults)
-    extra = {"calibration": _object(path, "calibration.json")} if (path / "calibration.json").is_file() else {}
     return ModelFolder(path, config, _digest(path, [CONFIG, TOKENIZER, *files]), extra)
 
 
 def _place(where: str | os.PathLike[str]) -> Path:
     path = Path(where)
-    if path.is_dir():
+    if os.path.isdir(path):
         return path.resolve()
-    if path.exists():
+    if os.path.exists(path):  # which, other than the path's own, is False for a name that is too long
         raise SettingsError(
             f"{os.fspath(where)!r:.200} is a file; allowed: a folder with {CONFIG}, {WEIGHTS}, {TOKENIZER}"
         )
@@ -149,7 +162,7 @@ def _weight_files(path: Path) -> list[str]:
         if not 0 < len(files) <= SHARDS:
             raise _fault(path / INDEX, f"names {len(files)} files; allowed: 1 to {SHARDS}")
         return files
-    others = [name for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack") if (path / name).exists()]
+    others = [name for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack") if (path / name).is_file()]
     beside = f"; {others[0]} is there, and is not read, as it may hold code" if others else ""
     raise InputError(Fault(f"{WEIGHTS} is missing{beside}; {_CONVERTED_BY}", file=str(path)))
 
@@ -167,6 +180,8 @@ def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
                 tensor = opened.get_tensor(name)
                 yield name, tensor.astype(np.float32) if tensor.dtype == np.float16 else tensor
         yield from _bfloat16(path)
+    except AttributeError as error:  # numpy has no such type, as of 8 bits
+        raise _fault(path, f"{error!s:.200}; allowed: weights of float32, float16 or bfloat16") from None
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise _fault(path, f"cannot be read: {error!s:.200}; allowed: a safetensors file, whole") from None
 
@@ -194,23 +209,24 @@ def write_model(
     texts: Mapping[str, str],
 ) -> None:
     """Write a folder that `open_model` and transformers read: configuration, weights, and the tokenizer's files of
-    another folder, with further `texts` by file name. The weights come last: a folder with weights is whole.
+    another folder, with further `texts` by file name. The weights come last: a folder with weights is whole. A
+    calibration that is there belongs to other weights, and is removed.
 
-    Raises `OutputError`.
+    Each file is replaced as a whole, and keeps its permissions. Raises `OutputError`.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / CALIBRATION).unlink(missing_ok=True)
         for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
-            if _is_file(copied_from.path, name):
-                _replace(folder / name, (copied_from.path / name).read_bytes())
-        _replace(folder / CONFIG, orjson.dumps(dict(config), option=orjson.OPT_INDENT_2))
+            if (copied_from.path / name).is_file():
+                write_beside(folder, name, (copied_from.path / name).read_bytes())
+        write_beside(folder, CONFIG, orjson.dumps(dict(config), option=orjson.OPT_INDENT_2))
         for name, text in texts.items():
-            _replace(folder / name, text.encode())
-        part = folder / f".{WEIGHTS}.part"
-        save_file({name: tensor.copy() for name, tensor in tensors.items()}, part, metadata={"format": "pt"})
-        os.replace(part, folder / WEIGHTS)
+            write_beside(folder, name, text.encode())
+        whole = {name: tensor.copy(order="C") for name, tensor in tensors.items()}
+        write_beside(folder, WEIGHTS, save(whole, metadata={"format": "pt"}))
     except OSError as error:
         raise OutputError(
             f"cannot write the model to {folder}: {error.strerror or error}; choose a folder that can be written, on a "
@@ -218,22 +234,30 @@ def write_model(
         ) from error
 
 
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)
+def write_beside(folder: Path, name: str, content: bytes) -> None:
+    """Write a file of a model's folder, as a whole or not at all. Raises `OutputError`."""
+    with replacing(folder / name) as out:
+        out.write(content)
 
 
 def _is_file(path: Path, name: str) -> bool:
-    return (path / name).is_file()
+    """Whether a file of that name is there. Raises `InputError` where it is of another kind."""
+    if os.path.isfile(path / name):
+        return True
+    if os.path.lexists(path / name):
+        raise _fault(path / name, "is a folder, a pipe, a device or a link to nothing; allowed: a file")
+    return False
 
 
 def _digest(path: Path, files: list[str]) -> str:
     digest = hashlib.sha256()
     for name in files:
-        digest.update(name.encode() + b"\0")
-        with (path / name).open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update(name.encode(errors="surrogateescape") + b"\0")
+        try:
+            with (path / name).open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+        except OSError as error:
+            raise _fault(path / name, f"cannot be read: {error.strerror}; allowed: a file that can be read") from None
     return digest.hexdigest()[:16]
 
 

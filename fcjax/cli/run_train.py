@@ -17,8 +17,7 @@ from fcjax.cli import shell
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.records import DISTRIBUTED
 from fcjax.encoders.network import Network
-from fcjax.encoders.relation_model import LocalRelationModel
-from fcjax.encoders.tokens import Tokens
+from fcjax.encoders.relation_model import LocalRelationModel, tokens_of
 from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_out_of
 from fcjax.evaluation.relation_exam import Exam, check_labels, examine
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, read_pairs
@@ -120,7 +119,7 @@ def run(
 
 def _trainer(begun: ModelFolder, how: TrainingPlan, inside: list[LabelledPair], outside: list[LabelledPair]) -> Trainer:
     network = Network.of(begun.config, begun.tensors()).with_head(len(DISTRIBUTED), seed=how.seed)
-    tokens = Tokens(begun.tokenizer(), pad=int(begun.config.get("pad_token_id") or 0))
+    tokens = tokens_of(begun, network)
     length = min(how.length, network.max_length)
 
     def rows(pairs: list[LabelledPair]) -> Rows:

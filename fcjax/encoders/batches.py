@@ -8,8 +8,6 @@ from typing import Final
 
 LENGTHS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192)
 """The lengths of batches, in tokens: a row goes to the first that holds it."""
-SMALL: Final = 8
-"""A batch of the last few rows has this fraction of the rows, so that a few pairs do not cost a whole batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +22,8 @@ class Batch:
 def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
     """Batches of about `tokens` tokens for rows of these lengths (at most `longest`), long ones first.
 
-    For each length there are two sizes, whole batches and small ones; so the compiled programs are at most twice the
-    lengths in use.
+    All batches of a length have one size: there is one compiled program for each length in use, and a row has the same
+    numbers to the last bit, whatever other rows it runs with. Another size gives other last bits.
     """
     groups: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
@@ -34,12 +32,7 @@ def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
     for length, places in sorted(groups.items(), reverse=True):
         places.sort(key=lambda place: lengths[place])
         rows = max(1, tokens // length)
-        small = max(1, rows // SMALL)
-        at = 0
-        while (left := len(places) - at) > 0:
-            take = rows if left > rows - small else small
-            made.append(Batch(tuple(places[at : at + take]), take, length))
-            at += take
+        made += [Batch(tuple(places[at : at + rows]), rows, length) for at in range(0, len(places), rows)]
     return made
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from fcjax.core.checks import check_number
 from fcjax.encoders.batches import batches
 from fcjax.encoders.network import Dtype, Network
-from fcjax.encoders.relation_model import TOKENS
+from fcjax.encoders.relation_model import TOKENS, tokens_of
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import spans
 from fcjax.io.model_folder import ModelFolder, open_model
@@ -44,7 +44,7 @@ class Embedder:
         network = Network.of(
             folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
         )
-        tokens = Tokens(folder.tokenizer(), pad=int(folder.config.get("pad_token_id") or 0))
+        tokens = tokens_of(folder, network)
         return cls(folder, network, tokens, min(length, network.max_length), TOKENS.get(platform, TOKENS["gpu"]))
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -18,6 +19,7 @@ import orjson
 from jaxtyping import Float
 
 from fcjax.core.checks import check_number
+from fcjax.core.errors import Fault, InputError
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
 from fcjax.encoders.batches import Batch, batches
@@ -25,7 +27,7 @@ from fcjax.encoders.config import LogitLabels, read_labels
 from fcjax.encoders.network import Dtype, Network
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import nearest
-from fcjax.io.model_folder import ModelFolder, open_model
+from fcjax.io.model_folder import CALIBRATION, TOKENIZER, ModelFolder, open_model
 from fcjax.stages.answers import Ask, Reject
 from fcjax.stages.calibration import LEAST, Calibration, likeliest
 from fcjax.stages.relate import Pair, failed
@@ -37,8 +39,9 @@ READING: Final = "relate.local/1"
 """How pairs are read: passages whole, of long ones the nearest window. Part of the key of every stored answer."""
 LEAST_WINDOW: Final = 32
 """Tokens of a passage that must fit beside a claim; else the claim is too long for the model."""
-TOKENS: Final = {"cpu": 4096, "gpu": 65536, "tpu": 65536}
-"""Tokens in a batch, by the platform of the device."""
+TOKENS: Final = {"cpu": 1024, "gpu": 65536, "tpu": 65536}
+"""Tokens in a batch, by the platform of the device. All batches have as many, so that a few pairs cost a whole one; on
+CPUs more tokens are not faster."""
 
 
 class Judgement(NamedTuple):
@@ -56,6 +59,9 @@ class PairGroup:
     pairs: tuple[Pair, ...]
 
 
+_Waiting = tuple[tuple[Pair, ...], "asyncio.Future[list[Judgement]]"]
+
+
 @dataclass(eq=False)
 class LocalRelationModel:
     """The relation model in a folder. Make it with `open`; use it in one event loop at a time."""
@@ -71,8 +77,11 @@ class LocalRelationModel:
     pack: int = 64  # pairs that are stored together, at most
     style: str = "local"
     template_name: str = READING
-    _waiting: list[tuple[tuple[Pair, ...], asyncio.Future[list[Judgement]]]] = field(default_factory=list, repr=False)
-    _runner: asyncio.Task[None] | None = field(default=None, repr=False)
+    # Of this object alone, so that a copy with another calibration begins with none:
+    _waiting: list[_Waiting] = field(init=False, default_factory=list, repr=False)
+    _runner: asyncio.Task[None] | None = field(init=False, default=None, repr=False)
+    _loop: asyncio.AbstractEventLoop | None = field(init=False, default=None, repr=False)
+    _judging: threading.Lock = field(init=False, default_factory=threading.Lock, repr=False)
 
     @classmethod
     def open(
@@ -104,9 +113,12 @@ class LocalRelationModel:
         network = Network.of(
             folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
         )
-        tokens = Tokens(folder.tokenizer(), pad=int(folder.config.get("pad_token_id") or 0))
+        tokens = tokens_of(folder, network)
+        if network.max_length < 2 * LEAST_WINDOW:
+            found = f"the model reads at most {network.max_length} tokens"
+            raise InputError(f"{folder.path}: {found}; allowed: a model of {2 * LEAST_WINDOW} or more")
         if calibration is None and "calibration" in folder.extra:
-            calibration = replace(Calibration.from_dict(folder.extra["calibration"]), force=force)
+            calibration = replace(_calibration_in(folder), force=force)
         made = cls(
             folder=folder,
             network=network,
@@ -172,7 +184,10 @@ class LocalRelationModel:
         """The relation of each pair, in order; no model is asked. See `stages.relate.relate` for what they hold."""
         found = await self._stored(question)
         if found is None:
-            result: asyncio.Future[list[Judgement]] = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            if self._loop is not loop:  # what an earlier loop left behind when it ended
+                self._loop, self._runner, self._waiting = loop, None, []
+            result: asyncio.Future[list[Judgement]] = loop.create_future()
             self._waiting.append((question.pairs, result))
             if self._runner is None or self._runner.done():
                 self._runner = asyncio.create_task(self._run())
@@ -181,7 +196,14 @@ class LocalRelationModel:
         return [self._relation(pair, one) for pair, one in zip(question.pairs, found, strict=True)]
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
-        """What the model says of each (premise, hypothesis), before calibration. Neither stores nor looks up."""
+        """What the model says of each (premise, hypothesis), before calibration. Neither stores nor looks up.
+
+        Threads take turns. Equal pairs have equal answers, whatever other pairs they come with.
+        """
+        with self._judging:
+            return self._judge(pairs)
+
+    def _judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
         frame, room = self.tokens.frame, self.length - self.tokens.frame.size
         premises = self.tokens.of(premise for premise, _ in pairs)
         claims = self.tokens.of(claim for _, claim in pairs)
@@ -233,13 +255,16 @@ class LocalRelationModel:
             pairs = [(pair.premise, pair.hypothesis) for group, _ in taken for pair in group]
             try:
                 found = iter(await asyncio.to_thread(self.judge, pairs))
-            except BaseException as error:
+            except Exception as error:
                 for _, result in taken:
                     if not result.done():
-                        result.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-                if not isinstance(error, Exception):
-                    raise
+                        result.set_exception(error)
                 continue
+            except BaseException:  # the loop is about to end
+                for _, result in (*taken, *self._waiting):
+                    result.cancel()
+                self._waiting = []
+                raise
             for group, result in taken:
                 its = list(islice(found, len(group)))
                 if not result.done():
@@ -307,7 +332,35 @@ def read_judgements(text: str, count: int) -> list[Judgement] | None:
             )
             for q, why, window in rows
         ]
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, LookupError):
         return None
-    good = all(one.distribution is None or abs(sum(one.distribution) - 1) < 1e-3 for one in made)
+    good = all(one.distribution is None or _is_distribution(one.distribution) for one in made)
     return made if good and len(made) == count else None
+
+
+def _is_distribution(q: Distribution) -> bool:
+    return min(q) >= 0 and abs(sum(q) - 1) < 1e-3
+
+
+def tokens_of(folder: ModelFolder, network: Network) -> Tokens:
+    """The tokenizer of a folder. Raises `InputError`, also where it has tokens that the network has no embedding of."""
+    made = folder.tokenizer()
+    most, room = max(made.get_vocab(with_added_tokens=True).values(), default=0), network.architecture.vocabulary
+    if most >= room:
+        raise InputError(
+            Fault(
+                f"the tokenizer's largest id is {most}, and the model has {room} embeddings; allowed: the tokenizer "
+                "that the model was trained with",
+                file=str(folder.path / TOKENIZER),
+            )
+        )
+    return Tokens(made, pad=network.architecture.pad)
+
+
+def _calibration_in(folder: ModelFolder) -> Calibration:
+    """The calibration that lies in the folder. Raises `InputError`."""
+    try:
+        return Calibration.from_dict(folder.extra["calibration"])
+    except InputError as error:
+        place = str(folder.path / CALIBRATION)
+        raise InputError(*(replace(fault, file=place) for fault in error.faults)) from None
