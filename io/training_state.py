@@ -44,12 +44,13 @@ class TrainingState:
         try:
             found = orjson.loads(path.read_bytes())
             kept, name, numbers = found["fingerprint"], str(found["arrays"]), dict(found["numbers"])
-            arrays = load_file(self.folder / Path(name).name)
+            same = orjson.dumps(kept, option=orjson.OPT_SORT_KEYS) == self._print()
+            arrays = load_file(self.folder / Path(name).name) if same else {}
         except Exception as error:  # of the packages' own kinds, too
             raise InputError(
-                f"{path}: the state of the training cannot be read ({error!s:.200}); remove {self.folder} to start over"
+                f"{path}: the state of the training cannot be read ({error!s:.200}); use --overwrite to start over"
             ) from error
-        if orjson.dumps(kept, option=orjson.OPT_SORT_KEYS) != self._print():
+        if not same:
             raise SettingsError(
                 f"{self.folder} holds an unfinished training with other settings, pairs or another base; repeat the "
                 "command that began it, use --overwrite to start over, or write to another folder"
@@ -57,12 +58,13 @@ class TrainingState:
         if {name: (array.shape, str(array.dtype)) for name, array in arrays.items()} != {
             name: (array.shape, str(array.dtype)) for name, array in like.items()
         }:
-            raise InputError(f"{path}: the arrays are of another model; remove {self.folder} to start over")
+            raise InputError(f"{path}: the arrays are of another model; use --overwrite to start over")
         return arrays, numbers
 
     def save(self, arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> None:
         """Save the state durably, and drop the one before. Raises `OutputError`."""
         import numpy as np
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
         try:
@@ -78,16 +80,22 @@ class TrainingState:
             for old in self.folder.glob("arrays-*.safetensors"):
                 if old.name != name:
                     old.unlink()
-        except OSError as error:
+        except (OSError, SafetensorError) as error:  # the second of a full disk, too
+            why = getattr(error, "strerror", None) or error
             raise OutputError(
-                f"cannot save the training to {self.folder}: {error.strerror or error}; free some space, or write "
+                f"cannot save the training to {self.folder}: {why}; free some space, or write "
                 "elsewhere"
             ) from error
 
+    @property
+    def exists(self) -> bool:
+        """Whether a state was saved, of whatever training, and not dropped since."""
+        return (self.folder / STATE).exists()
+
     def drop(self) -> None:
-        """Remove what was saved, and the folder where it is empty then."""
+        """Remove what was saved, and the folder where it is empty then; first of all what names the rest."""
         with suppress(OSError):
-            for old in (*self.folder.glob("arrays-*.safetensors"), self.folder / STATE):
+            for old in (self.folder / STATE, self.folder / f".{STATE}.part", *self.folder.glob("arrays-*.safetensors")):
                 old.unlink(missing_ok=True)
             self.folder.rmdir()
 

@@ -145,6 +145,13 @@ REQUIREMENTS: Final = (
         "with --relation-model",
         "remove --relation-model",
     ),
+    Requirement(
+        _ASKING,
+        ("relation_model", "calibration"),  # of relate and calibrate; a critic has other stages that may ask
+        lambda v: v["relation_model"] is not None and "atomizer" not in v,
+        "with --relation-model, which asks nothing",
+        "remove --relation-model",
+    ),
     # Evidence
     Requirement(
         _SEARCH,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,17 @@ from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_
 from fcjax.evaluation.relation_exam import Exam, check_labels, examine
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, read_pairs
 from fcjax.inference.backend import use_persistent_cache
-from fcjax.io.model_folder import WEIGHTS, ModelFolder, open_model, write_model
+from fcjax.io.model_folder import (
+    CALIBRATION,
+    CONFIG,
+    INDEX,
+    TOKENIZER,
+    WEIGHTS,
+    ModelFolder,
+    open_model,
+    write_beside,
+    write_model,
+)
 from fcjax.io.own_loop import in_own_loop
 from fcjax.io.training_state import TrainingState
 
@@ -50,8 +59,9 @@ def run(
     folder = Path(str(out))
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{out}: is a file; give a folder with -o")
-    if (folder / WEIGHTS).exists() and not overwrite:
-        raise OutputError(f"{out}: has a model already; use --overwrite to train another in its place")
+    unfinished = TrainingState(folder / WORK, {}).exists
+    if not (overwrite or unfinished):
+        _refuse_others(folder)
     how = TrainingPlan(**plan)
     begun = open_model(base)
     if folder.resolve() == begun.path:
@@ -60,6 +70,8 @@ def run(
     pairs = read_pairs(source)
     for fault in pairs.faults[: shell.FAULTS_SHOWN]:
         shell.say(f"warning: {fault}")
+    if pairs.n_faulty:
+        shell.say(f"warning: {shell.counted(pairs.n_faulty, 'row')} skipped")
     if limit is not None:
         pairs = replace(pairs, pairs=pairs.pairs[:limit])
     check_labels(pairs)
@@ -67,12 +79,17 @@ def run(
     inside = [pair for pair, out_ in zip(pairs.pairs, apart, strict=True) if not out_]
     outside = [pair for pair, out_ in zip(pairs.pairs, apart, strict=True) if out_]
     trainer = _trainer(begun, how, inside, outside)
-    if overwrite:
-        shutil.rmtree(folder / WORK, ignore_errors=True)
+    if (left_out := len(pairs.pairs) - len(trainer.train.pairs) - len(trainer.held_out.pairs)) and not quiet:
+        shell.say(f"warning: {shell.counted(left_out, 'pair')} left out: no words, or a claim that is too long")
     digest = hashlib.sha256(orjson.dumps([(pair.premise, pair.hypothesis, pair.label) for pair in pairs.pairs]))
     state = TrainingState(
         folder / WORK, trainer.fingerprint() | {"base": begun.digest, "pairs": digest.hexdigest()[:16]}
     )
+    if overwrite:
+        try:
+            trainer.resume(state)
+        except (InputError, SettingsError):  # of another training, or damaged
+            state.drop()
     monitor = _Monitor(trainer.progress, bar=not quiet)
     try:
         with shell.stopped(
@@ -84,12 +101,12 @@ def run(
     config = _config(begun, network)
     write_model(folder, config, network.tensors(), begun, {})
     exam = _examined(folder, outside, how)
-    texts = {CARD: _card(begun, how, trainer.progress, exam, source, len(inside))}
+    texts = {CARD: _card(begun, how, trainer.progress, exam, source, len(trainer.train.pairs))}
     if exam.calibration is not None:
-        texts["calibration.json"] = orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2).decode()
+        texts[CALIBRATION] = orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2).decode()
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    state.drop()
+        write_beside(folder, name, text.encode())
+    state.drop()  # last: until then, the same command resumes
     if as_json:
         shell.print_json(
             {
@@ -115,6 +132,16 @@ def run(
         )
     for warning in () if quiet else exam.warnings:
         shell.say(f"warning: {warning}")
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise `OutputError` where the folder holds a model, or files that one would replace."""
+    if (folder / WEIGHTS).exists() or (folder / INDEX).exists():
+        raise OutputError(f"{folder}: has a model already; use --overwrite to train another in its place")
+    if found := [name for name in (CONFIG, TOKENIZER, CARD, CALIBRATION) if (folder / name).exists()]:
+        raise OutputError(
+            f"{folder}: has a file {found[0]}, which the model would replace; use --overwrite, or another folder"
+        )
 
 
 def _trainer(begun: ModelFolder, how: TrainingPlan, inside: list[LabelledPair], outside: list[LabelledPair]) -> Trainer:
@@ -184,12 +211,18 @@ class _Monitor:
         self._total = progress.steps
         self._says = bar
         self._at = 0
+        self._has_begun = False
         if bar and sys.stderr.isatty():
             from fcjax.cli.display import Bar  # loads rich
 
             self._bar = Bar(progress.steps, doing="training", unit="steps")
 
     def __call__(self, done: Progress) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if done.step > 1 and self._says:
+                self._seen = sum(step < done.step for step, _, _ in done.history)  # those were said before
+                shell.say(f"resumed at step {done.step - 1:,} of {self._total:,}")
         if self._bar:
             self._bar.advance(by=done.step - self._at)
         self._at = done.step

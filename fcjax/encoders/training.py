@@ -137,6 +137,7 @@ class Trainer:
         )
         self._losses = jax.jit(partial(_losses, graph))
         self._best: Any = None
+        self._recent: list[Any] = []  # losses since the last evaluation
 
     def run(
         self,
@@ -145,13 +146,15 @@ class Trainer:
     ) -> Network:
         """The network with the weights of the lowest held-out loss. A `state` is resumed, and saved now and then.
 
-        Raises `OutputError` where the state cannot be written, and `SettingsError` where the loss is not finite.
+        Raises `OutputError` where the state cannot be written, `InputError` and `SettingsError` where it cannot be
+        resumed, and `SettingsError` where the loss is not finite.
         """
         done = self.progress
-        if state is not None and (kept := state.load(self._leaves())) is not None:
-            self._restore(*kept)
+        if state is not None:
+            self.resume(state)
         key = jax.random.key(self.plan.seed)
-        recent: list[Any] = []
+        recent: list[Any] = self._recent
+        saved = done.step
         while done.step < done.steps and not self._is_over():
             for places in self._batches(done.step):
                 if done.step >= done.steps or self._is_over():
@@ -164,12 +167,28 @@ class Trainer:
                     self._evaluate(recent)
                     recent = []
                 if state is not None and done.step % self.plan.save_every == 0:
+                    recent = [float(one) for one in recent]
                     state.save(self._leaves(), self._numbers(recent))
-                    recent = recent[-1:] and [float(np.mean(recent))] * 1
+                    saved = done.step
                 done.loss = float(loss)
                 on_step(done)
+        if state is not None and saved != done.step:  # what follows may be killed too
+            state.save(self._leaves(), self._numbers([]))
         trained = self._best if self._best is not None else self._state[0]
         return Network(nnx.merge(self._graph, trained, self._frozen))
+
+    def resume(self, state: TrainingState) -> None:
+        """Go on from a state, where one was saved. Raises `InputError` and `SettingsError` where that is not possible;
+        nothing has changed then."""
+        if (kept := state.load(self._leaves())) is None:
+            return
+        try:
+            self._restore(*kept)
+        except (LookupError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{state.folder}: the state of the training cannot be read ({error!r:.80}); use --overwrite to start "
+                "over"
+            ) from error
 
     def _is_over(self) -> bool:
         """Whether `patience` evaluations have brought no lower loss."""
@@ -241,6 +260,7 @@ class Trainer:
             "held_out_loss": done.held_out_loss if np.isfinite(done.held_out_loss) else None,
             "best_step": done.best_step,
             "history": done.history,
+            "recent": recent,
         }
 
     def _restore(self, arrays: dict[str, np.ndarray], numbers: dict[str, Any]) -> None:
@@ -249,12 +269,14 @@ class Trainer:
             found = [jnp.asarray(arrays[f"{part}.{number:05d}"], leaf.dtype) for number, leaf in enumerate(leaves)]
             return jax.tree.unflatten(shape, found)
 
-        self._best = tree("best", self._state[0]) if numbers["held_out_loss"] is not None else None
-        self._state = tree("now", self._state)
-        done = self.progress
-        done.step, done.best_step = numbers["step"], numbers["best_step"]
-        done.history = [tuple(one) for one in numbers["history"]]
-        done.held_out_loss = float("inf") if numbers["held_out_loss"] is None else numbers["held_out_loss"]
+        lowest, done = numbers["held_out_loss"], self.progress
+        best = None if lowest is None else tree("best", self._state[0])
+        now = tree("now", self._state)
+        history = [(int(step), _number(training), float(held_out)) for step, training, held_out in numbers["history"]]
+        recent = [_number(one) for one in numbers["recent"]]
+        done.step, done.best_step = int(numbers["step"]), int(numbers["best_step"])
+        done.history, done.held_out_loss = history, float("inf") if lowest is None else float(lowest)
+        self._best, self._state, self._recent = best, now, recent
 
     def fingerprint(self) -> dict[str, Any]:
         """All that decides the weights that come out, but for the base's own, as JSON."""
@@ -264,6 +286,11 @@ class Trainer:
             "n_held_out": len(self.held_out.pairs),
             "classes": self.network.classes,
         }
+
+
+def _number(kept: float | None) -> float:
+    """A loss of a saved state, where NaN is null."""
+    return float("nan") if kept is None else float(kept)
 
 
 def _parted(weights: Any, freeze: bool) -> tuple[Any, Any]:
