@@ -117,6 +117,11 @@ def open_model(where: str | os.PathLike[str]) -> ModelFolder:
     return ModelFolder(path, config, _digest(path, [CONFIG, TOKENIZER, *files]), extra)
 
 
+def is_hub_name(name: str) -> bool:
+    """Whether a text may be a model's name on Hugging Face's hub, as organisation/name is."""
+    return _HUB_NAME.fullmatch(name) is not None
+
+
 def _place(where: str | os.PathLike[str]) -> Path:
     path = Path(where)
     if os.path.isdir(path):
@@ -125,7 +130,7 @@ def _place(where: str | os.PathLike[str]) -> Path:
         raise SettingsError(
             f"{os.fspath(where)!r:.200} is a file; allowed: a folder with {CONFIG}, {WEIGHTS}, {TOKENIZER}"
         )
-    if not isinstance(where, str) or not _HUB_NAME.fullmatch(where):
+    if not isinstance(where, str) or not is_hub_name(where):
         raise SettingsError(
             f"there is no folder {os.fspath(where)!r:.200}; allowed: a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER},"
             " or a model's name on Hugging Face's hub, such as organisation/name"

@@ -83,8 +83,7 @@ class TrainingState:
         except (OSError, SafetensorError) as error:  # the second of a full disk, too
             why = getattr(error, "strerror", None) or error
             raise OutputError(
-                f"cannot save the training to {self.folder}: {why}; free some space, or write "
-                "elsewhere"
+                f"cannot save the training to {self.folder}: {why}; free some space, or write elsewhere"
             ) from error
 
     @property

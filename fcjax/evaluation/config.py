@@ -6,10 +6,12 @@ to the file.
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -22,6 +24,7 @@ from fcjax.evaluation.config_correctors import AnyCorrector, CorrectorConfig
 from fcjax.evaluation.config_file import ArgumentError, Checked, ConfigError, NamedSection, Section, Text, read_config
 from fcjax.evaluation.layout import Cell
 from fcjax.io.files.streams import Source
+from fcjax.io.model_folder import is_hub_name
 from fcjax.scoring.settings import Settings
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
@@ -49,6 +52,18 @@ def _existing(what: str, folders: bool) -> BeforeValidator:
         if not found:
             raise ConfigError("", repr(value), f"{what}; nothing was found at {path}")
         return path
+
+    return BeforeValidator(check)
+
+
+def _existing_or_on_hub() -> BeforeValidator:
+    """A folder relative to the file, as an absolute path, or a name on Hugging Face's hub, as it is."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        if not (isinstance(value, str) and value.strip()):
+            raise ConfigError("", repr(value)[:60], "a folder with a model, or its name on Hugging Face's hub")
+        path = Path(info.context or ".") / value
+        return str(path) if os.path.isdir(path) or not is_hub_name(value) else value
 
     return BeforeValidator(check)
 
@@ -117,11 +132,15 @@ class ModelConfig(NamedSection):
         return self
 
 
+_ASKING: Final = ("style", "pack", "votes", "default", "wording", "max_tokens")
+"""Keys about questions to a model, which have no effect with a local one."""
+
+
 class CriticConfig(Section):
     """The critic that evaluates, and that correctors work with; `model` is asked for all, else each model for its own.
 
     The other keys are those of `Settings` and `RelationModel`, which check their values; `wording` is the version of
-    the question about relations.
+    the question about relations. A `relation_model` is the folder of a local encoder that reads the relations instead.
     """
 
     model: Text | None = None
@@ -146,6 +165,7 @@ class CriticConfig(Section):
     wording: Checked = None
     max_tokens: Checked = None
     calibration: Annotated[Path, _existing("a file of `fcjax calibrate`", folders=False)] | None = None
+    relation_model: Annotated[str, _existing_or_on_hub()] | None = None
 
     @property
     def settings(self) -> Settings:
@@ -155,11 +175,16 @@ class CriticConfig(Section):
             **self._given("preset", "encoding", "context_prior", "atom_prior", "k", "effort"),
         )
 
-    @property
+    @cached_property
     def relations(self) -> RelationConfig:
-        """How relations are asked for."""
+        """How relations are asked for, or read by a local model, which is opened once."""
         # The gate is checked where the plan is read, which is told whether it is forced.
         calibration = None if self.calibration is None else replace(read_calibration(self.calibration), force=True)
+        if self.relation_model is not None:
+            from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
+
+            local = LocalRelationModel.open(self.relation_model, calibration=calibration, force=True)
+            return RelationConfig(version=self.version, model=local, screen=self.screen)
         words = {} if self.wording is None else wording(str(self.wording))._asdict()  # YAML has 1 as a number
         chosen = self._given("style", "pack", "votes", "default", "max_tokens")
         model = RelationModel(**words, **chosen, calibration=calibration)
@@ -170,13 +195,17 @@ class CriticConfig(Section):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
+        if self.relation_model is not None:
+            if asked := next((name for name in _ASKING if getattr(self, name) is not None), None):
+                raise ConfigError(asked, repr(getattr(self, asked)), "nothing with relation_model, which asks nothing")
         try:
             _ = self.relations, self.settings
             Pipeline(atomizer=self.atomizer, language=self.language)
         except SettingsError as error:
             raise ArgumentError("", error) from error
         except InputError as error:
-            raise ArgumentError("calibration", SettingsError(str(error))) from error
+            key = "calibration" if self.relation_model is None else "relation_model"
+            raise ArgumentError(key, SettingsError(str(error))) from error
         return self
 
     def pipeline(self, data: DataSet) -> Pipeline:
@@ -237,7 +266,8 @@ class _File(Section):
         for place, model in (*named, ("critic.model", self.critic.model), ("scores.judge", self.scores.judge)):
             if model is not None and model not in models:
                 raise ConfigError(place, repr(model), f"{', '.join(map(repr, models))}, as in `models`")
-        if (calibration := self.critic.relations.model.calibration) is not None:
+        local = self.critic.relation_model is not None
+        if not local and (calibration := self.critic.relations.model.calibration) is not None:
             asked = [one for one in self.models if self.critic.model in (None, one.name)]
             if other := next((one for one in asked if one.model != calibration.model), None):
                 seen = f"a calibration of {calibration.model!r}, and the critic asks {other.model!r}"
@@ -286,10 +316,12 @@ def read_plan(path: Source, *, force: bool = False) -> Plan:
     """The plan of a YAML file. Raises `SettingsError` for the first fault, also for the calibration of a relation model
     that did not pass the gate of its examination, unless `force` is set."""
     found = read_config(path, _File)
-    if (calibration := found.critic.relations.model.calibration) is not None:
+    model, where = found.critic.relations.model, found.critic.calibration or found.critic.relation_model
+    if (calibration := model.calibration) is not None:
         replace(calibration, force=force).check_gate()
-        if calibration.doubt:
-            warnings.warn(f"{found.critic.calibration}: {calibration.doubt}", stacklevel=2)
+    local_doubt = getattr(model, "doubt", None)
+    if doubt := calibration.doubt if calibration is not None else local_doubt:
+        warnings.warn(f"{where}: {doubt}", stacklevel=2)
     return Plan(
         path=Path(path),
         data={one.name: one for one in found.data},

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -137,10 +137,11 @@ class Resources:
     def critic(self, model: str, data: str) -> Critic:
         """The critic of a data set that asks a model."""
         how, source = self._plan.critic, self._plan.data[data]
+        relate: Any = how.relations.model
         return Critic(
             self.client(model),
             retrieve=self._retriever(source),
-            relate=how.relations.model,
+            relate=relate if relate.asks else replace(relate, store=self._store),
             settings=how.settings,
             pipeline=how.pipeline(source),
             screen=how.relations.screen,
