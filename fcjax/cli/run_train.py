@@ -21,6 +21,7 @@ from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_
 from fcjax.evaluation.relation_exam import Exam, check_labels, examine
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, read_pairs
 from fcjax.inference.backend import use_persistent_cache
+from fcjax.io.files.locks import locked
 from fcjax.io.model_folder import (
     CALIBRATION,
     CONFIG,
@@ -66,6 +67,7 @@ def run(
     begun = open_model(base)
     if folder.resolve() == begun.path:
         raise OutputError(f"{out}: is the base itself; write to another folder")
+    ctx.with_resource(locked(folder / WEIGHTS))
     use_persistent_cache()
     pairs = read_pairs(source)
     for fault in pairs.faults[: shell.FAULTS_SHOWN]:

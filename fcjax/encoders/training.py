@@ -273,7 +273,7 @@ class Trainer:
         best = None if lowest is None else tree("best", self._state[0])
         now = tree("now", self._state)
         history = [(int(step), _number(training), float(held_out)) for step, training, held_out in numbers["history"]]
-        recent = [_number(one) for one in numbers["recent"]]
+        recent = [_number(one) for one in numbers.get("recent", ())]
         done.step, done.best_step = int(numbers["step"]), int(numbers["best_step"])
         done.history, done.held_out_loss = history, float("inf") if lowest is None else float(lowest)
         self._best, self._state, self._recent = best, now, recent

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -26,6 +26,7 @@ from fcjax.evaluation.layout import Cell
 from fcjax.io.files.streams import Source
 from fcjax.io.model_folder import is_hub_name
 from fcjax.scoring.settings import Settings
+from fcjax.stages.calibration import Calibration
 from fcjax.stages.pipeline import Pipeline
 from fcjax.stages.query import QueryBuilder
 from fcjax.stages.relate import RelationModel
@@ -33,6 +34,9 @@ from fcjax.stages.retrieve import EvidenceSearch
 from fcjax.stages.revise import Reviser
 from fcjax.stages.summarise import Summariser
 from fcjax.stages.wordings import wording
+
+if TYPE_CHECKING:
+    from fcjax.encoders.relation_model import LocalRelationModel
 
 Thousand = Annotated[int, Field(ge=1, le=1000)]
 Count = Annotated[int, Field(ge=1)]
@@ -176,18 +180,27 @@ class CriticConfig(Section):
         )
 
     @cached_property
-    def relations(self) -> RelationConfig:
-        """How relations are asked for, or read by a local model, which is opened once."""
-        # The gate is checked where the plan is read, which is told whether it is forced.
-        calibration = None if self.calibration is None else replace(read_calibration(self.calibration), force=True)
-        if self.relation_model is not None:
-            from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
+    def local(self) -> LocalRelationModel | None:
+        """The local relation model, if there is one, opened once. Raises `InputError` and `SettingsError`."""
+        if self.relation_model is None:
+            return None
+        from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
 
-            local = LocalRelationModel.open(self.relation_model, calibration=calibration, force=True)
-            return RelationConfig(version=self.version, model=local, screen=self.screen)
+        return LocalRelationModel.open(self.relation_model, calibration=self._calibration, force=True)
+
+    @property
+    def _calibration(self) -> Calibration | None:
+        # The gate is checked where the plan is read, which is told whether it is forced.
+        return None if self.calibration is None else replace(read_calibration(self.calibration), force=True)
+
+    @property
+    def relations(self) -> RelationConfig:
+        """How relations are asked for, or read by a local model."""
+        if self.local is not None:
+            return RelationConfig(version=self.version, model=self.local, screen=self.screen)
         words = {} if self.wording is None else wording(str(self.wording))._asdict()  # YAML has 1 as a number
         chosen = self._given("style", "pack", "votes", "default", "max_tokens")
-        model = RelationModel(**words, **chosen, calibration=calibration)
+        model = RelationModel(**words, **chosen, calibration=self._calibration)
         return RelationConfig(version=self.version, model=model, screen=self.screen)
 
     def _given(self, *names: str) -> dict[str, Any]:
@@ -195,17 +208,21 @@ class CriticConfig(Section):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        if self.relation_model is not None:
-            if asked := next((name for name in _ASKING if getattr(self, name) is not None), None):
-                raise ConfigError(asked, repr(getattr(self, asked)), "nothing with relation_model, which asks nothing")
+        asked = next((name for name in _ASKING if getattr(self, name) is not None), None)
+        if self.relation_model is not None and asked is not None:
+            raise ConfigError(asked, repr(getattr(self, asked)), "nothing with relation_model, which asks nothing")
+        try:
+            _ = self.local
+        except (InputError, SettingsError) as error:
+            seen = f"not a model that can be used ({error})"
+            raise ConfigError("relation_model", seen, "a folder with a relation model, and its calibration") from error
         try:
             _ = self.relations, self.settings
             Pipeline(atomizer=self.atomizer, language=self.language)
         except SettingsError as error:
             raise ArgumentError("", error) from error
         except InputError as error:
-            key = "calibration" if self.relation_model is None else "relation_model"
-            raise ArgumentError(key, SettingsError(str(error))) from error
+            raise ArgumentError("calibration", SettingsError(str(error))) from error
         return self
 
     def pipeline(self, data: DataSet) -> Pipeline:

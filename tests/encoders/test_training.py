@@ -75,7 +75,7 @@ def same(one, other):
     return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -85,7 +85,7 @@ def stop_at(*steps):
     def on_step(done):
         if left and done.step == left[0]:
             left.pop(0)
-            raise Stopped
+            raise StoppedError
 
     return on_step
 
@@ -116,7 +116,7 @@ def test_stopped_anywhere_the_weights_and_figures_are_those_of_one_run(trainer, 
     state = TrainingState(tmp_path / "work", whole.fingerprint())
     steps = (3, 8, 11, 15)
     for step in steps:
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             trainer(plan).run(state, stop_at(step))
     last = trainer(plan)
     assert same(last.run(state), network)
@@ -156,7 +156,7 @@ def test_a_state_of_another_training_is_refused_and_a_damaged_one_is_said(traine
     (arrays,) = (tmp_path / "work").glob("arrays-*.safetensors")
     for content in (
         *(b"", b"{", b"[]", b"{}", whole[:-10], whole.replace(arrays.name.encode(), b"arrays-9.safetensors")),
-        *(whole.replace(b'"step"', b'"stop"'), whole.replace(b'"recent"', b'"since"')),
+        *(whole.replace(b'"step"', b'"stop"'), whole.replace(b'"recent":[', b'"recent":[[],')),
         *(whole.replace(b'"history":[[', b'"history":[1,['), whole.replace(b'"history":', b'"history":1,"old":')),
     ):
         assert content != whole

@@ -74,8 +74,8 @@ def test_what_cannot_be_used_is_said_with_its_place(plan_of, tmp_path, monkeypat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "bare").mkdir()
     for critic, words in (
-        ("relation_model: none", "critic.* there is no folder"),
-        ("relation_model: bare", "critic.relation_model.*config.json is missing"),
+        ("relation_model: none", "critic.relation_model is not a model that can be used .there is no folder"),
+        ("relation_model: bare", "critic.relation_model is .*config.json.*missing"),
         ("relation_model: 3", "critic.relation_model is 3; allowed: a folder with a model"),
         ("relation_model: judge, votes: 3", "critic.votes is 3; allowed: nothing with relation_model"),
         ("relation_model: judge, style: packed", "critic.style is 'packed'; allowed: nothing with relation_model"),
