@@ -91,7 +91,7 @@ def stop_at(*steps):
 
 
 def test_a_toy_task_is_learned(trainer):
-    made = trainer(replace(PLAN, epochs=12), n=128)
+    made = trainer(replace(PLAN, epochs=8), n=128)
     before = made.loss(made.held_out)
     network = made.run()
     assert made.progress.held_out_loss < 0.5 * before
@@ -130,7 +130,7 @@ def test_stopped_anywhere_the_weights_and_figures_are_those_of_one_run(trainer, 
 
 
 def test_frozen_embeddings_stay(trainer):
-    made = trainer(replace(PLAN, freeze_embeddings=True, epochs=0.5))
+    made = trainer(replace(PLAN, freeze_embeddings=True))
     before = {name: tensor.copy() for name, tensor in made.network.tensors().items()}
     after = made.run().tensors()
     assert before.keys() == after.keys()
@@ -138,19 +138,19 @@ def test_frozen_embeddings_stay(trainer):
     assert changed
     assert not any("embeddings" in name for name in changed)
     assert any("classifier" in name for name in changed)
-    free = trainer(replace(PLAN, epochs=0.5)).run().tensors()
+    free = trainer().run().tensors()
     assert not np.array_equal(
         free["bert.embeddings.word_embeddings.weight"], before["bert.embeddings.word_embeddings.weight"]
     )
 
 
 def test_a_state_of_another_training_is_refused_and_a_damaged_one_is_said(trainer, tmp_path):
-    made = trainer(replace(PLAN, epochs=0.7))
+    made = trainer()
     state = TrainingState(tmp_path / "work", made.fingerprint())
     made.run(state)
     other = TrainingState(tmp_path / "work", made.fingerprint() | {"pairs": "other"})
     with pytest.raises(SettingsError, match="an unfinished training with other settings, pairs or another base"):
-        trainer(replace(PLAN, epochs=0.7)).run(other)
+        trainer().run(other)
     path = tmp_path / "work" / "state.json"
     whole = path.read_bytes()
     (arrays,) = (tmp_path / "work").glob("arrays-*.safetensors")
@@ -162,29 +162,29 @@ def test_a_state_of_another_training_is_refused_and_a_damaged_one_is_said(traine
         assert content != whole
         path.write_bytes(content)
         with pytest.raises(InputError, match="the state of the training cannot be read"):
-            trainer(replace(PLAN, epochs=0.7)).run(state)
+            trainer().run(state)
     path.write_bytes(whole)
     content = arrays.read_bytes()
     arrays.write_bytes(content[:-8])
     with pytest.raises(InputError, match="the state of the training cannot be read"):
-        trainer(replace(PLAN, epochs=0.7)).run(state)
+        trainer().run(state)
     arrays.write_bytes(content)
-    trainer(replace(PLAN, epochs=0.7)).run(state)
+    trainer().run(state)
 
 
 def test_a_state_that_cannot_be_saved_is_said(trainer, tmp_path):
     (tmp_path / "file").write_text("")
-    made = trainer(replace(PLAN, epochs=0.7))
+    made = trainer()
     with pytest.raises(OutputError, match="cannot save the training"):
         made.run(TrainingState(tmp_path / "file", made.fingerprint()))
     (tmp_path / "work" / "arrays-5.safetensors").mkdir(parents=True)
-    made = trainer(replace(PLAN, epochs=0.7))
+    made = trainer()
     with pytest.raises(OutputError, match="cannot save the training"):
         made.run(TrainingState(tmp_path / "work", made.fingerprint()))
 
 
 def test_a_loss_that_is_not_finite_ends_the_training(trainer, base):
-    made = trainer(replace(PLAN, epochs=1))
+    made = trainer()
     weights = base.tensors()
     weights["encoder.layer.1.output.LayerNorm.weight"] = np.full(16, 3e38, np.float32)
     network = Network.of(base.config, weights).with_head(3)
