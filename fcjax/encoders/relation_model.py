@@ -128,6 +128,13 @@ class LocalRelationModel:
         return self.folder.name
 
     @property
+    def device(self) -> str:
+        """The kind of device that it runs on."""
+        import jax
+
+        return str(jax.devices()[0].device_kind)
+
+    @property
     def asks(self) -> bool:
         """That no language model is asked."""
         return False
