@@ -20,7 +20,8 @@ from fcjax.encoders.network import Network
 from fcjax.encoders.relation_model import LocalRelationModel
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_out_of
-from fcjax.evaluation.relation_exam import Exam, check_labels, examine
+from fcjax.evaluation.label_shares import check_labels
+from fcjax.evaluation.relation_exam import Exam, examine
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, read_pairs
 from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.model_folder import WEIGHTS, ModelFolder, open_model, write_model
