@@ -329,8 +329,10 @@ async def with_critic(
 
     async with AsyncExitStack() as opened:
         source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
-        kept = store if isinstance(store, Store) else None
-        if kept is None and (asks or not isinstance(source, LocalCorpus | Cached | None)):
+        kept: Store | None = None
+        if isinstance(store, Store):
+            kept = store
+        elif asks or not isinstance(source, LocalCorpus | Cached | None):
             kept = opened.enter_context(Store.open(store, readonly=replay))
         if not isinstance(source, LocalCorpus | Cached | None):
             source = Cached(source, kept, replay=replay)
