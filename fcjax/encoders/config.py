@@ -338,5 +338,7 @@ def _label_names(config: Mapping[str, Any]) -> list[str]:
         return [by_number[str(number)] for number in range(len(given))]
     except KeyError:
         raise InputError(
-            Fault(f"found the numbers {list(given)}; expected 0 to {len(given) - 1}: {_EXPECTED}", FILE, field="id2label")
+            Fault(
+                f"found the numbers {list(given)}; expected 0 to {len(given) - 1}: {_EXPECTED}", FILE, field="id2label"
+            )
         ) from None

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float32, Int
 
 from fcjax.core.errors import Fault, InputError, SettingsError
 from fcjax.encoders.config import read_config
-from fcjax.kernels.encoders.architecture import Architecture, Bert, ModernBert, Roberta
+from fcjax.kernels.encoders.architecture import Architecture, Bert, ModernBert
 from fcjax.kernels.encoders.model import Model
 from fcjax.kernels.encoders.names import PREFIXES, Weight, prefix_of, weight_at
 
