@@ -243,7 +243,8 @@ def time_both(process: subprocess.Popen[str], config: dict[str, Any]) -> None:
         start = time.perf_counter()
         jax.block_until_ready(network.logits(ids, ones, ones * 0))
         mine = time.perf_counter() - start
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         theirs = float(process.stdout.readline())

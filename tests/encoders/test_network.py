@@ -73,7 +73,8 @@ def test_every_fault_of_the_tensors_is_named():
     with pytest.raises(InputError) as caught:
         Network.of(model.config, tensors)
     assert sorted(str(fault) for fault in caught.value.faults) == [
-        "encoder.layer.1.attention.self.key_proj.weight: found the shape (16, 17); expected (16, 16), as config.json says",
+        "encoder.layer.1.attention.self.key_proj.weight: "
+        "found the shape (16, 17); expected (16, 16), as config.json says",
         "encoder.layer.2.output.dense.bias: found 2 numbers that are NaN or infinite; expected none",
         "encoder.rel_embeddings.weight: the tensor is missing; expected one of shape (16, 16)",
     ]
@@ -95,7 +96,7 @@ def test_a_folder_that_claims_a_head_must_have_it():
         Network.of(model.config, tensors)
 
 
-@pytest.mark.parametrize("family", sorted(TINY))
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
 def test_a_fresh_head_is_seeded_and_leaves_the_encoder_alone(family):
     whole = random_network(family)
     inputs = random_inputs(family)
