@@ -141,7 +141,9 @@ def refer(job: dict[str, Any], folder: Path) -> None:
     import transformers
 
     torch.set_num_threads(THREADS)
-    (folder / "version.json").write_text(json.dumps(f"transformers {transformers.__version__}, torch {torch.__version__}"))
+    (folder / "version.json").write_text(
+        json.dumps(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    )
     for name, (kind, keywords) in cases(job["size"]).items():
         torch.manual_seed(SEED)
         cls = getattr(transformers, kind)
@@ -241,7 +243,8 @@ def time_both(process: subprocess.Popen[str], config: dict[str, Any]) -> None:
         start = time.perf_counter()
         jax.block_until_ready(network.logits(ids, ones, ones * 0))
         mine = time.perf_counter() - start
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         theirs = float(process.stdout.readline())
@@ -284,7 +287,9 @@ def main() -> int:
         }
         command = [options.torch, "-P", __file__, "--reference", json.dumps(job), place]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(THREADS)}
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as other:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as other:
             if options.speed:
                 time_both(other, MINILM)
             other.communicate()
