@@ -83,11 +83,14 @@ def golden(name: str) -> Golden:
 
 def random_network(family: str, *, seed: int = 0, deviation: float = 0.2, **changes: Any) -> Network:
     """A network of `TINY` with normal weights, which are added to a norm's ones."""
-    graph, weights = nnx.split(Model(read_config({**TINY[family], **changes})))
-    leaves, tree = jax.tree.flatten(weights)
+    abstract = nnx.eval_shape(lambda: Model(read_config({**TINY[family], **changes})))
+    graph, weights = nnx.split(abstract)
     chance = np.random.default_rng(seed)
-    drawn = [leaf + (deviation * chance.standard_normal(leaf.shape)).astype(np.float32) for leaf in leaves]
-    return Network(nnx.merge(graph, jax.tree.unflatten(tree, drawn)))
+    drawn = {}
+    for path, leaf in nnx.to_flat_state(weights):
+        value = (path[-1] == "scale") + deviation * chance.standard_normal(leaf.shape)
+        drawn[path] = leaf.replace(jax.device_put(value.astype(np.float32)))
+    return Network(nnx.merge(graph, nnx.from_flat_state(drawn)))
 
 
 def random_inputs(family: str, lengths: tuple[int, ...] = (30, 17, 1), width: int = 30) -> tuple[np.ndarray, ...]:
