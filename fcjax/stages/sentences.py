@@ -268,7 +268,7 @@ _LINE_END: Final = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def _segmenter() -> Callable[[str, str], list[str]]:
-    import sentencex  # type: ignore[import-untyped]  # loaded where it is used: most runs ask a model
+    import sentencex  # loaded where it is used: most runs ask a model
 
     segment: Callable[[str, str], list[str]] = sentencex.segment
     return segment
