@@ -21,8 +21,9 @@ class Batch:
     length: int
 
 
-def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
-    """Batches of about `tokens` tokens for rows of these lengths (at most `longest`), long ones first.
+def batches(lengths: Sequence[int], tokens: int, longest: int, devices: int = 1) -> list[Batch]:
+    """Batches of about `tokens` tokens for rows of these lengths (at most `longest`), long ones first. The rows of each
+    are a multiple of `devices`.
 
     For each length there are two sizes, whole batches and small ones; so the compiled programs are at most twice the
     lengths in use.
@@ -33,8 +34,8 @@ def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
     made = []
     for length, places in sorted(groups.items(), reverse=True):
         places.sort(key=lambda place: lengths[place])
-        rows = max(1, tokens // length)
-        small = max(1, rows // SMALL)
+        rows = max(1, tokens // length // devices) * devices
+        small = max(1, rows // SMALL // devices) * devices
         at = 0
         while (left := len(places) - at) > 0:
             take = rows if left > rows - small else small

@@ -22,6 +22,7 @@ from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
 from fcjax.encoders.batches import Batch, batches
 from fcjax.encoders.config import LogitLabels, read_labels
+from fcjax.encoders.devices import Devices
 from fcjax.encoders.network import Dtype, Network
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import nearest
@@ -66,6 +67,7 @@ class LocalRelationModel:
     tokens: Tokens
     length: int  # tokens of a pair, at most
     batch_tokens: int
+    devices: Devices
     store: Store | None = None
     calibration: Calibration | None = None
     pack: int = 64  # pairs that are stored together, at most
@@ -104,16 +106,18 @@ class LocalRelationModel:
         network = Network.of(
             folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
         )
+        devices = Devices.all()
         tokens = Tokens(folder.tokenizer(), pad=int(folder.config.get("pad_token_id") or 0))
         if calibration is None and "calibration" in folder.extra:
             calibration = replace(Calibration.from_dict(folder.extra["calibration"]), force=force)
         made = cls(
             folder=folder,
-            network=network,
+            network=devices.with_weights(network),
             labels=labels,
             tokens=tokens,
             length=min(length, network.max_length),
-            batch_tokens=batch_tokens or TOKENS.get(platform, TOKENS["gpu"]),
+            batch_tokens=batch_tokens or devices.count * TOKENS.get(platform, TOKENS["gpu"]),
+            devices=devices,
             store=store,
             calibration=calibration,
         )
@@ -208,7 +212,7 @@ class LocalRelationModel:
                     windows[place] = nearest(premise, claim, space)
                 places.append(place)
                 lengths.append(min(len(premise), space) + len(claim) + frame.size)
-        for batch in batches(lengths, self.batch_tokens, self.length):
+        for batch in batches(lengths, self.batch_tokens, self.length, self.devices.count):
             its = [places[i] for i in batch.places]
             rows = [(premises[i][slice(*windows[i])] if i in windows else premises[i], claims[i]) for i in its]
             for i, q in zip(its, self._distributions(batch, rows), strict=True):
@@ -227,7 +231,7 @@ class LocalRelationModel:
         mask = np.zeros_like(ids)
         for row, (premise, claim) in enumerate(rows):
             mask[row, : self.tokens.frame.fill(ids[row], types[row], premise, claim)] = 1
-        logits = np.asarray(self.network.logits(ids, mask, types), np.float64)[: len(rows)]
+        logits = np.asarray(self.network.logits(*self.devices.shared(ids, mask, types)), np.float64)[: len(rows)]
         q = LEAST + (1 - len(DISTRIBUTED) * LEAST) * self.labels.distribution(logits)
         rounded: Float[np.ndarray, "N 3"] = np.round(q, 6)
         return rounded
