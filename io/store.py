@@ -192,9 +192,9 @@ class Store:
                 answer = read(packed)
             except DamagedError:
                 self._set_aside(row)
-            else:
-                self.stats.hits += 1
-                return answer
+                continue
+            self.stats.hits += 1
+            return answer
         self.stats.misses += 1
         return None
 
@@ -212,8 +212,8 @@ class Store:
         """Store the outcome of a question; returns when it is durable.
 
         `usage` and `cost` are the sums over all tries; by default, those of the reply.
-        Returns the row that now stands under `key`: `outcome`, or the reply that another process stored before it. A
-        run that uses the returned one does as its replay will. Raises `OutputError` where it cannot be written.
+        Returns the row that now stands under `key`: `outcome`, or the reply that another process stored before it, so
+        that a run does as its replay will. Raises `OutputError` where it cannot be written.
         """
         reply = outcome if isinstance(outcome, Reply) else None
         if reply is not None:
@@ -239,10 +239,7 @@ class Store:
     async def put_found(
         self, retriever: str, query: str, k: int, outcome: Found | Failure, *, seconds: float | None = None
     ) -> Found | Failure:
-        """Store the outcome of a search; returns as `put` does.
-
-        Raises `OutputError` where it cannot be written.
-        """
+        """Store the outcome of a search; returns and raises as `put` does."""
 
         def row() -> dict[str, Any]:
             return {
@@ -275,10 +272,8 @@ class Store:
         return stored
 
     async def reject(self, key: str) -> bool:
-        """Mark a stored reply as unreadable: only a replay gets it from now on, and a new one may be stored.
-
-        Returns whether there was one. Raises `OutputError` where that cannot be written.
-        """
+        """Mark a stored reply as unreadable, so that only a replay gets it: whether there was one. Raises `OutputError`
+        where that cannot be written."""
         return bool(await self._written(lambda: self._writer.execute(_REJECT, (bytes.fromhex(key),)).rowcount))
 
     async def _retire(self, key: str, before: float) -> None:

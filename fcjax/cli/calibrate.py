@@ -36,7 +36,7 @@ def _shares(_: click.Context, __: click.Parameter, value: str | None) -> tuple[f
     named = {name.strip(): share for name, equals, share in (part.partition("=") for part in parts) if equals}
     if named:
         parts = [named.get(label, "") for label in _LABELS] if named.keys() == set(_LABELS) else []
-    from fcjax.evaluation.relation_exam import checked_shares  # loads numpy
+    from fcjax.evaluation.label_shares import checked_shares  # loads numpy
 
     try:
         return checked_shares([float(part) for part in parts])

@@ -17,8 +17,9 @@ from fcjax.cli.critic import relation_model, warn_of_constraint
 from fcjax.cli.summary import client_lines, client_report, dollars
 from fcjax.core.errors import SettingsError
 from fcjax.evaluation.baselines import Embedder
+from fcjax.evaluation.label_shares import check_labels
 from fcjax.evaluation.plots import check_plot, reliability
-from fcjax.evaluation.relation_exam import Exam, check_labels, examine, questions_of
+from fcjax.evaluation.relation_exam import Exam, examine, questions_of
 from fcjax.evaluation.relation_pairs import LabelledPairs, read_pairs
 from fcjax.evaluation.reliability import sets_of
 from fcjax.io.files.streams import check_folder, refuse_input, write_lines

@@ -18,7 +18,8 @@ from fcjax.core.records import DISTRIBUTED
 from fcjax.encoders.network import Network
 from fcjax.encoders.relation_model import LocalRelationModel, tokens_of
 from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_out_of
-from fcjax.evaluation.relation_exam import Exam, check_labels, examine
+from fcjax.evaluation.label_shares import check_labels
+from fcjax.evaluation.relation_exam import Exam, examine
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, read_pairs
 from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files.locks import locked

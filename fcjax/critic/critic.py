@@ -333,7 +333,7 @@ async def with_critic(
 
     async with AsyncExitStack() as opened:
         source = LocalCorpus.open(retrieve) if isinstance(retrieve, str | os.PathLike) else retrieve
-        kept = None
+        kept: Store | None = None
         if isinstance(store, Store):
             kept = store
         elif asks or not isinstance(source, LocalCorpus | Cached | None):

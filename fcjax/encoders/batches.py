@@ -19,8 +19,9 @@ class Batch:
     length: int
 
 
-def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
-    """Batches of about `tokens` tokens for rows of these lengths (at most `longest`), long ones first.
+def batches(lengths: Sequence[int], tokens: int, longest: int, devices: int = 1) -> list[Batch]:
+    """Batches of about `tokens` tokens for rows of these lengths (at most `longest`), long ones first. The rows of each
+    are a multiple of `devices`.
 
     All batches of a length have one size: there is one compiled program for each length in use, and a row has the same
     numbers to the last bit, whatever other rows it runs with. Another size gives other last bits.
@@ -31,7 +32,7 @@ def batches(lengths: Sequence[int], tokens: int, longest: int) -> list[Batch]:
     made = []
     for length, places in sorted(groups.items(), reverse=True):
         places.sort(key=lambda place: lengths[place])
-        rows = max(1, tokens // length)
+        rows = max(1, tokens // length // devices) * devices
         made += [Batch(tuple(places[at : at + rows]), rows, length) for at in range(0, len(places), rows)]
     return made
 

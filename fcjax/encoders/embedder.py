@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from fcjax.core.checks import check_number
 from fcjax.encoders.batches import batches
+from fcjax.encoders.devices import Devices
 from fcjax.encoders.network import Dtype, Network
 from fcjax.encoders.relation_model import TOKENS, tokens_of
 from fcjax.encoders.tokens import Tokens
@@ -27,6 +28,7 @@ class Embedder:
     tokens: Tokens
     length: int  # tokens of a text that are read at a time, special ones included
     batch_tokens: int
+    devices: Devices
 
     @classmethod
     def open(
@@ -44,8 +46,10 @@ class Embedder:
         network = Network.of(
             folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
         )
-        tokens = tokens_of(folder, network)
-        return cls(folder, network, tokens, min(length, network.max_length), TOKENS.get(platform, TOKENS["gpu"]))
+        tokens, devices = tokens_of(folder, network), Devices.all()
+        batch = devices.count * TOKENS.get(platform, TOKENS["gpu"])
+        longest = min(length, network.max_length)
+        return cls(folder, devices.with_weights(network), tokens, longest, batch, devices)
 
     @property
     def name(self) -> str:
@@ -63,14 +67,18 @@ class Embedder:
         for place, ids in enumerate(self.tokens.of(distinct)):
             parts += [(place, ids[start:end]) for start, end in spans(len(ids), room) if end]
         sums = np.zeros((len(distinct), self.network.architecture.hidden), np.float32)
-        for batch in batches([len(ids) + frame.size for _, ids in parts], self.batch_tokens, self.length):
+        for batch in batches(
+            [len(ids) + frame.size for _, ids in parts], self.batch_tokens, self.length, self.devices.count
+        ):
             ids = np.full((batch.rows, batch.length), self.tokens.pad, np.int32)
             mask = np.zeros_like(ids)
             for row, place in enumerate(batch.places):
                 whole = np.concatenate([frame.first, parts[place][1], frame.last])
                 ids[row, : len(whole)] = whole
                 mask[row, : len(whole)] = 1
-            made = np.asarray(self.network.embed(ids, mask, np.zeros_like(ids)), np.float32)[: len(batch.places)]
+            made = np.asarray(self.network.embed(*self.devices.shared(ids, mask, np.zeros_like(ids))), np.float32)[
+                : len(batch.places)
+            ]
             np.add.at(sums, [parts[place][0] for place in batch.places], made)
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         whole = sums / np.where(norms > 0, norms, 1)

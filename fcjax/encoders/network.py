@@ -75,7 +75,8 @@ class Network:
         for name, tensor in _renamed(self.tensors()):
             if not re.match(r"classifier\.(out_proj\.)?(weight|bias)$", name):
                 named[name] = tensor
-        kept = self.module.encoder.embeddings.words.rows[...].dtype.name
+        words: Any = self.module.encoder.embeddings
+        kept = words.words.rows[...].dtype.name
         module, _ = _filled(architecture, named, True, self.module.dtype, kept)
         return Network(module)
 

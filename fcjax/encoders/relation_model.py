@@ -24,6 +24,7 @@ from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
 from fcjax.encoders.batches import Batch, batches
 from fcjax.encoders.config import LogitLabels, read_labels
+from fcjax.encoders.devices import Devices
 from fcjax.encoders.network import Dtype, Network
 from fcjax.encoders.tokens import Tokens
 from fcjax.encoders.windows import nearest
@@ -72,6 +73,7 @@ class LocalRelationModel:
     tokens: Tokens
     length: int  # tokens of a pair, at most
     batch_tokens: int
+    devices: Devices
     store: Store | None = None
     calibration: Calibration | None = None
     pack: int = 64  # pairs that are stored together, at most
@@ -113,7 +115,7 @@ class LocalRelationModel:
         network = Network.of(
             folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
         )
-        tokens = tokens_of(folder, network)
+        devices, tokens = Devices.all(), tokens_of(folder, network)
         if network.max_length < 2 * LEAST_WINDOW:
             found = f"the model reads at most {network.max_length} tokens"
             raise InputError(f"{folder.path}: {found}; allowed: a model of {2 * LEAST_WINDOW} or more")
@@ -121,11 +123,12 @@ class LocalRelationModel:
             calibration = replace(_calibration_in(folder), force=force)
         made = cls(
             folder=folder,
-            network=network,
+            network=devices.with_weights(network),
             labels=labels,
             tokens=tokens,
             length=min(length, network.max_length),
-            batch_tokens=batch_tokens or TOKENS.get(platform, TOKENS["gpu"]),
+            batch_tokens=batch_tokens or devices.count * TOKENS.get(platform, TOKENS["gpu"]),
+            devices=devices,
             store=store,
             calibration=calibration,
         )
@@ -138,6 +141,13 @@ class LocalRelationModel:
     def name(self) -> str:
         """The folder's name and digest."""
         return self.folder.name
+
+    @property
+    def device(self) -> str:
+        """The kind of device that it runs on."""
+        import jax
+
+        return str(jax.devices()[0].device_kind)
 
     @property
     def asks(self) -> bool:
@@ -223,7 +233,7 @@ class LocalRelationModel:
                     windows[place] = nearest(premise, claim, space)
                 places.append(place)
                 lengths.append(min(len(premise), space) + len(claim) + frame.size)
-        for batch in batches(lengths, self.batch_tokens, self.length):
+        for batch in batches(lengths, self.batch_tokens, self.length, self.devices.count):
             its = [places[i] for i in batch.places]
             rows = [(premises[i][slice(*windows[i])] if i in windows else premises[i], claims[i]) for i in its]
             for i, q in zip(its, self._distributions(batch, rows), strict=True):
@@ -242,7 +252,7 @@ class LocalRelationModel:
         mask = np.zeros_like(ids)
         for row, (premise, claim) in enumerate(rows):
             mask[row, : self.tokens.frame.fill(ids[row], types[row], premise, claim)] = 1
-        logits = np.asarray(self.network.logits(ids, mask, types), np.float64)[: len(rows)]
+        logits = np.asarray(self.network.logits(*self.devices.shared(ids, mask, types)), np.float64)[: len(rows)]
         q = LEAST + (1 - len(DISTRIBUTED) * LEAST) * self.labels.distribution(logits)
         rounded: Float[np.ndarray, "N 3"] = np.round(q, 6)
         return rounded

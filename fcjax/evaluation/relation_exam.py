@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from jaxtyping import Float, Int
 
-from fcjax.core.checks import is_number
-from fcjax.core.errors import InputError, SettingsError, counted
+from fcjax.core.errors import SettingsError, counted
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation
 from fcjax.critic.asker import Asker, Cost, Meter, NoAsker
 from fcjax.evaluation.baselines import Baselines, Embedder, baselines_of
 from fcjax.evaluation.gate import FEWEST, Gate, gate_of
+from fcjax.evaluation.label_shares import check_in_use, checked_shares
 from fcjax.evaluation.relation_figures import Figures, answers_of, figures_of, surprises
 from fcjax.evaluation.relation_pairs import LabelledPair, LabelledPairs, pairs_of
 from fcjax.evaluation.reliability import exam_html, exam_lines
@@ -306,37 +306,6 @@ def calibrate(
             return await examine(given, client, relate, in_use=in_use, embedder=embedder, window=window)
 
     return in_own_loop(work())
-
-
-def checked_shares(shares: Sequence[float]) -> Distribution:
-    """Shares of entailment, contradiction and neutral, which add up to 1. Raises `SettingsError`."""
-    good = isinstance(shares, Sequence) and len(shares) == len(DISTRIBUTED)
-    if not good or not all(is_number(share, 0, 1) for share in shares) or abs(sum(shares) - 1) > 1e-3:
-        names = ", ".join(DISTRIBUTED)
-        raise SettingsError(f"in_use is {shares!r:.80}; allowed: the shares of {names}: three numbers that add up to 1")
-    entailment, contradiction, neutral = (float(share) / sum(shares) for share in shares)
-    return entailment, contradiction, neutral
-
-
-def check_in_use(pairs: LabelledPairs, in_use: Distribution) -> None:
-    """Raise `InputError` where a label that is in use occurs in no pair: nothing is known of it."""
-    for label, share in zip(DISTRIBUTED, in_use, strict=True):
-        if share and label not in pairs.labels:
-            raise InputError(
-                f"in use, {share:.3g} of the labels are {label}, and no pair has that label; allowed: pairs of every "
-                "label that is in use"
-            )
-
-
-def check_labels(pairs: LabelledPairs) -> None:
-    """Raise `InputError` where no calibration can be fitted, as all pairs have one label."""
-    if len(pairs.labels) < 2:
-        (label,) = pairs.labels
-        disputed = f"; {counted(len(pairs.disputed), 'pair')} with different labels left out" if pairs.disputed else ""
-        raise InputError(
-            f"all pairs have the label {label}{disputed}, to which no calibration can be fitted; "
-            "allowed: pairs of at least two labels, better of all three"
-        )
 
 
 def _distribution(relation: Relation) -> Distribution:

@@ -17,14 +17,11 @@ def examine_folder(where: str, *, pairs: int = 32) -> Iterator[Check]:
 
     Raises `InputError` and `SettingsError` where the folder holds no model.
     """
-    import jax
-
     model = LocalRelationModel.open(where, force=True)
-    device = jax.devices()[0]
     kind = str(model.folder.config.get("model_type"))
     classes = model.labels.classes
-    values = {"type": kind, "classes": classes, "length": model.length, "device": device.device_kind}
-    words = f"{model.name}: {kind}, {classes} labels, up to {model.length} tokens per pair, on {device.device_kind}"
+    values = {"type": kind, "classes": classes, "length": model.length, "device": model.device}
+    words = f"{model.name}: {kind}, {classes} labels, up to {model.length} tokens per pair, on {model.device}"
     if classes == 2:
         words += "; it has no label for contradictions, so that nothing will be refuted"
     yield Check("model", Verdict.GOOD if classes > 2 else Verdict.LIMITED, words, values)

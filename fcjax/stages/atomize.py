@@ -265,7 +265,7 @@ def _with(case: Case, parts: list[_Part]) -> Case:
         return replace(case, atoms=atoms, status=Status.OK, extra=extra)
     if any(part.refused for part in parts):
         return ended(case, Status.REFUSED, "the response declines to answer", ())
-    return ended(case, Status.NO_ATOMS, "the response makes no factual claim", ())
+    return ended(case, Status.NO_ATOMS, "the model found no factual claim in the response", ())
 
 
 def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:

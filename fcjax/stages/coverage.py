@@ -30,7 +30,7 @@ _REPEATS: Final = 3.0  # the weight of the words of such a clause, at least
 
 LARGEST: Final = 5_000_000
 """Comparisons of words beyond which coverage is not measured: about a second of work."""
-LONGEST: Final = 500_000
+LONGEST: Final = 200_000
 """Characters of a response or of its atoms beyond which coverage is not measured."""
 
 SHOWN: Final = 10

@@ -268,9 +268,10 @@ _LINE_END: Final = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def _segmenter() -> Callable[[str, str], list[str]]:
-    from sentencex import segment  # loaded where it is used: most runs ask a model
+    import sentencex  # loaded where it is used: most runs ask a model
 
-    return segment  # type: ignore[no-any-return]
+    segment: Callable[[str, str], list[str]] = sentencex.segment
+    return segment
 
 
 def _with_letters(text: str, parts: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -59,7 +59,7 @@ class Weight:
 
 LEAVES = {"kernel": "weight", "scale": "weight", "rows": "weight", "bias": "bias"}
 
-BERT_LAYER = {
+BERT_LAYER: dict[str, tuple[str, ...]] = {
     "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
     "mix": ("attention.output.dense",),
     "attention_norm": ("attention.output.LayerNorm",),
@@ -67,13 +67,13 @@ BERT_LAYER = {
     "feedforward.narrow": ("output.dense",),
     "output_norm": ("output.LayerNorm",),
 }
-DEBERTA_LAYER = {
+DEBERTA_LAYER: dict[str, tuple[str, ...]] = {
     **{ours: theirs for ours, theirs in BERT_LAYER.items() if ours != "qkv"},
     "attention.qkv": ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj"),
     "attention.position_key": ("attention.self.pos_key_proj",),
     "attention.position_query": ("attention.self.pos_query_proj",),
 }
-MODERNBERT_LAYER = {
+MODERNBERT_LAYER: dict[str, tuple[str, ...]] = {
     "attention_norm": ("attn_norm",),
     "qkv": ("attn.Wqkv",),
     "mix": ("attn.Wo",),

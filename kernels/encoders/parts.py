@@ -145,8 +145,8 @@ def through(layers, x, call, key, *, each=None, every=False, remat=False):
     """Features after all layers of a `stacked` module, which is compiled once for all of them.
 
     `call(layer, x, own, key)` gives the features after one layer; `own` is that layer's part of `each`, arrays
-    [layers, ...]. With `every`, also the features after each layer, [layers, B, L, H]; else None. With `remat`, training
-    keeps the features between the layers alone and computes the rest again.
+    [layers, ...]. With `every`, also the features after each layer, [layers, B, L, H]; else None. With `remat`,
+    training keeps the features between the layers alone and computes the rest again.
     """
     graph, weights = nnx.split(layers)
     number = jax.tree.leaves(weights)[0].shape[0]

@@ -157,6 +157,12 @@ WITHOUT_EFFECT = [
     ("score in.jsonl --method wmb --effort fast", "--effort", "remove --method wmb"),
     ("score in.jsonl --method wmb --backend cpu", "--backend", "remove --method wmb"),
     ("score in.jsonl --effort fast --tail 0.1", "--tail", "use --effort tight or label"),
+    # Atoms
+    ("critique in.jsonl -o out --language de", "--language", "add --atomizer sentences"),
+    ("critique in.jsonl -o out --atomizer sentences --no-revise", "--no-revise", "use --atomizer model"),
+    ("critique in.jsonl -o out --atomizer sentences --template revise=in.jsonl", "--template", "use --atomizer model"),
+    ("critique in.jsonl -o out --atomizer sentences --stages atomize --model m", "--model", "use --atomizer model"),
+    ("critique in.jsonl -o out --atomizer sentences --stages relate", "--atomizer", "add atomize to --stages"),
     # Output and choice of cases
     ("score in.jsonl --overwrite", "--overwrite", "add -o FILE"),
     ("score in.jsonl -o - --overwrite", "--overwrite", "add -o FILE"),

@@ -97,11 +97,14 @@ def test_with_an_endpoint_only_relations_are_asked_for(tmp_path):
         (("--language", "de"), "--language has no effect without --atomizer sentences"),
         (("--atomizer", "sentences", "--language", "xx"), "expected a code of two letters such as en, de or zh"),
         (("--atomizer", "sentences", "--no-revise"), "--no-revise has no effect with --atomizer sentences"),
-        (("--atomizer", "sentences", "--template", "revise=x.txt"), "--template has no effect for the stages atomize"),
+        (
+            ("--atomizer", "sentences", "--template", "revise=x.txt"),
+            "--template has no effect with --atomizer sentences",
+        ),
         (("--atomizer", "sentences", "--stages", "retrieve"), "--atomizer has no effect with a --stages list"),
         (
             ("--atomizer", "sentences", "--stages", "atomize,retrieve", "--model", "m"),
-            "--model has no effect where no stage asks a model",
+            "--model has no effect with stages that ask no model",
         ),
         (("--atomizer", "words"), "'words' is not one of 'model', 'sentences'"),
     ],

@@ -32,6 +32,13 @@ def test_little_is_padding(lengths):
     assert swept <= 2 * sum(lengths) + spare
 
 
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=200), st.integers(1, 9))
+def test_rows_can_be_shared_by_all_devices(lengths, devices):
+    made = batches(lengths, 4096, 300, devices)
+    assert all(batch.rows % devices == 0 for batch in made)
+    assert sorted(place for batch in made for place in batch.places) == list(range(len(lengths)))
+
+
 def test_a_row_that_fits_no_length_has_the_longest():
     assert bucket(510, 510) == 510
     assert bucket(400, 510) == 510

@@ -14,7 +14,8 @@ from scripted_server import ScriptedServer
 
 import fcjax
 from fcjax import Calibration, InputError, RelationModel, SettingsError
-from fcjax.evaluation.relation_exam import check_in_use, checked_shares, examine
+from fcjax.evaluation.label_shares import check_in_use, checked_shares
+from fcjax.evaluation.relation_exam import examine
 from fcjax.evaluation.relation_pairs import pairs_of
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint

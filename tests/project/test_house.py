@@ -40,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "graph": {"jaxtyping", "numpy", "scipy"},
     "inference": {"jax", "jaxtyping", "numpy"},
     "stages": {"jaxtyping", "numpy", "orjson", "sentencex"},
-    "encoders": {"flax", "jax", "jaxtyping", "numpy", "optax", "tokenizers"},
+    "encoders": {"flax", "jax", "jaxtyping", "numpy", "optax", "orjson", "tokenizers"},
     "scoring": {"jaxtyping", "numpy", "orjson", "scipy"},
     "critic": {"numpy", "orjson"},
     "correction": {"numpy", "orjson"},

@@ -176,7 +176,7 @@ def test_the_prompt_repeated_is_no_answer():
 def test_a_response_without_facts(answer):
     case, script = atomized("What a lovely day! Would you like some tea?", answer)
     assert (case.status, case.atoms) == (Status.NO_ATOMS, ())
-    assert case.extra["reason"] == "the response makes no factual claim"
+    assert case.extra["reason"] == "the model found no factual claim in the response"
     assert len(script.prompts) == 1
 
 
