@@ -32,7 +32,7 @@ sys.path.insert(0, str(HERE))  # this folder's modules
 import machine  # noqa: E402
 
 CASES = HERE.parents[1] / "shared" / "cases" / "factcheck_gpt.jsonl"
-PARTS = ("ready", "end", "loop", "relate")
+PARTS = ("ready", "end", "host", "loop", "relate")
 LENGTHS = (64, 128, 256, 512)  # of the part `ready`
 LOOP_BATCH = 32  # of the usual loop
 TOLERANCE = 2e-4  # between the probabilities of both
@@ -291,6 +291,45 @@ def cases_of(given: argparse.Namespace, version: Any) -> list[list[Any]]:
     return [list(Agenda.of(replace(case, relations=()), version).pairs()) for case in cases]
 
 
+class Still:
+    """In the place of a network, without its work: what is left is the host's."""
+
+    def __init__(self, network: Any):
+        self.max_length, self.module, self._classes = network.max_length, network.module, network.classes
+
+    def logits(self, ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> np.ndarray:
+        return np.zeros((len(ids), self._classes), np.float32)
+
+
+def host(model: Any, given: argparse.Namespace) -> dict[str, float]:
+    """CPU seconds of the host for pairs of FR2: putting known texts together, and tokenising new ones."""
+    pairs = [(pair.premise, pair.hypothesis) for case in cases_of(given, "FR2")[:12] for pair in case]
+    texts = {text for pair in pairs for text in pair}
+    still = replace(model, network=Still(model.network), batch_tokens=65536)
+    assembling, tokenising = [], []
+    for _ in range(given.turns):
+        model.tokens.forget()
+        with Meter() as meter:
+            tokens = sum(map(len, model.tokens.of(texts)))
+        tokenising.append(meter.cpu)
+        with Meter() as meter:
+            still.judge(pairs)
+        assembling.append(meter.cpu)
+    # The usual way tokenises both texts of every pair.
+    with Meter() as meter:
+        model.tokens.tokenizer.encode_batch(pairs[:1000])
+    found = {
+        "pairs": len(pairs),
+        "texts": len(texts),
+        "assembled_per_cpu_s": len(pairs) / statistics.median(assembling),
+        "tokens_per_cpu_s": tokens / statistics.median(tokenising),
+        "pairs_per_cpu_s": len(pairs) / (statistics.median(assembling) + statistics.median(tokenising)),
+        "tokenised_pairs_per_cpu_s": min(1000, len(pairs)) / meter.cpu,
+    }
+    print(f"host: {found}")
+    return found
+
+
 def event_loop(given: argparse.Namespace) -> dict[str, Any]:
     """The longest wait of a task that is due every millisecond, with `OPEN_CASES` cases under way, from a cold start
     and again."""
@@ -366,13 +405,12 @@ def bare(cases: Path, out: Path, first: int | None) -> int:
 
 
 def print_row(name: str, row: dict[str, Any]) -> None:
-    wall, cpu = row["ratio_wall"], row["ratio_cpu"]
-    print(
-        f"{name:16} fcjax {row['fcjax_pairs_per_wall_s']:6.1f}, transformers {row['transformers_pairs_per_wall_s']:6.1f}"
-        f" pairs/s; ratio of wall {wall['median']:.2f} ({wall['least']:.2f}-{wall['most']:.2f}, best {wall['of_best']:.2f})"
-        f", of CPU {cpu['median']:.2f} ({cpu['least']:.2f}-{cpu['most']:.2f}, best {cpu['of_best']:.2f})",
-        flush=True,
-    )
+    rates = [row[f"{side}_pairs_per_{kind}"] for kind in ("wall_s", "cpu_s") for side in ("fcjax", "transformers")]
+    text = "{:.1f} and {:.1f} pairs per second, {:.1f} and {:.1f} per CPU second".format(*rates)
+    for kind in ("wall", "cpu"):
+        ratio = row[f"ratio_{kind}"]
+        text += "; {} {:.2f} ({:.2f}-{:.2f}, of best {:.2f})".format(kind, *ratio.values())
+    print(f"{name:16} {text}", flush=True)
 
 
 @contextlib.contextmanager
@@ -402,9 +440,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         compiles = Compiles()
+        model = LocalRelationModel.open(given.folder, force=True)
+        save(model=model.name.rpartition("@")[2])
+        if "host" in given.parts:
+            save(host=host(model, given))
         if {"ready", "end"} & set(given.parts):
-            model = LocalRelationModel.open(given.folder, force=True)
-            save(model=model.name.rpartition("@")[2])
             with other_process(given, threads) as other:
                 save(other=other.versions)
                 if "ready" in given.parts:
