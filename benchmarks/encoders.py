@@ -48,6 +48,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--cases", type=Path, default=CASES, metavar="FILE", help="cases with passages and claims")
     parser.add_argument("--first", type=int, metavar="N", help="cases of the parts end and relate [3 and all]")
     parser.add_argument("--tokens", type=int, default=4096, help="in a batch of the part ready [4096]")
+    parser.add_argument("--claims", type=int, metavar="N", help="of each case in the parts loop and relate [all]")
     parser.add_argument("--turns", type=int, default=5, help="runs of each, alternating [5]")
     parser.add_argument("--threads", type=int, help="cores that each may use [all]")
     parser.add_argument("--out", type=Path, default=HERE / "results", metavar="DIR", help="folder of the results")
@@ -338,9 +339,8 @@ def event_loop(given: argparse.Namespace) -> dict[str, Any]:
     from fcjax.critic.asker import NoAsker
     from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
     from fcjax.encoders.relation_model import LocalRelationModel
-    from fcjax.io.files import read_cases
 
-    cases = [replace(row.value, relations=()) for row in read_cases(given.cases) if row.value is not None]
+    cases = bare_cases(given)
     cases = [replace(case, id=f"{case.id}-{i}") for i, case in enumerate((cases * OPEN_CASES)[:OPEN_CASES])]
 
     async def run() -> dict[str, Any]:
@@ -375,14 +375,14 @@ def relate(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The command, twice with stores of their own and once more with the second's: wall time, and equal bytes."""
     made: dict[str, Any] = {}
     source = folder / "bare.jsonl"
-    pairs = bare(given.cases, source, given.first)
+    pairs = bare(given, source)
     digests = []
     for name, store in (("first", "a"), ("second", "b"), ("stored", "b")):
         out = folder / f"{name}.jsonl"
-        command = [sys.executable, "-P", "-m", "fcjax", "relate", str(source), "-o", str(out), "--graph-version", "FR1"]
+        command = [sys.executable, "-P", "-m", "fcjax", "relate", str(source), "-o", str(out), "--graph", "FR1"]
         command += ["--relation-model", str(given.folder), "--store", str(folder / f"{store}.sqlite")]
         began, used = time.perf_counter(), os.times()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         wall, now = time.perf_counter() - began, os.times()
         cpu = now.children_user + now.children_system - used.children_user - used.children_system
         digests.append(hashlib.sha256(out.read_bytes()).hexdigest())
@@ -392,16 +392,24 @@ def relate(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return made
 
 
-def bare(cases: Path, out: Path, first: int | None) -> int:
-    """Write the cases without relations; returns the number of pairs of FR1."""
+def bare_cases(given: argparse.Namespace) -> list[Any]:
+    """The cases without their relations, with the first claims of each."""
+    from fcjax.io.files import read_cases
+
+    cases = (row.value for row in read_cases(given.cases) if row.value is not None)
+    return [replace(case, relations=(), atoms=case.atoms and case.atoms[: given.claims]) for case in cases]
+
+
+def bare(given: argparse.Namespace, out: Path) -> int:
+    """Write the first cases without relations; returns the number of pairs of FR1."""
     import orjson
 
-    from fcjax.io.files import case_to_dict, read_cases
+    from fcjax.io.files import case_to_dict
     from fcjax.stages.relate import Agenda
 
-    stripped = [replace(row.value, relations=()) for row in read_cases(cases) if row.value is not None][:first]
-    out.write_bytes(b"".join(orjson.dumps(case_to_dict(case)) + b"\n" for case in stripped))
-    return sum(1 for case in stripped for _ in Agenda.of(case, "FR1").pairs())
+    cases = bare_cases(given)[: given.first]
+    out.write_bytes(b"".join(orjson.dumps(case_to_dict(case)) + b"\n" for case in cases))
+    return sum(1 for case in cases for _ in Agenda.of(case, "FR1").pairs())
 
 
 def print_row(name: str, row: dict[str, Any]) -> None:
