@@ -100,7 +100,11 @@ class Encoder(nnx.Module):
         """The last features of the first token, [B, 1, H], without dropout."""
         x, bias = self.embeddings(ids, types, dtype, None), masked(mask)
         graph, weights = nnx.split(self.layers)
-        before, last = (jax.tree.map(lambda array, part=part: array[part], weights) for part in (slice(-1), -1))
-        if self.arch.layers > 1:
-            x, _ = through(nnx.merge(graph, before), x, lambda layer, x, _, key: layer(x, bias, key), None)
-        return nnx.merge(graph, last).first_token(x, bias)
+
+        def layer(place):
+            return nnx.merge(graph, jax.tree.map(lambda array: array[place], weights))
+
+        number = self.arch.layers - 1
+        if number:  # over places, because slices of the weights would be copies
+            x, _ = jax.lax.scan(lambda x, place: (layer(place)(x, bias, None), None), x, jnp.arange(number))
+        return layer(number).first_token(x, bias)
