@@ -1,10 +1,10 @@
 """The encoders beside transformers: logits and features of random small models of every family, and of real folders.
 
-    python -P benchmarks/encoder_parity.py --torch OTHER/bin/python [--folder MODEL ...] [--speed] [--golden FOLDER]
+    python -P benchmarks/encoder_parity.py --torch OTHER/bin/python [--folder MODEL ...] [--golden FOLDER]
 
 transformers and torch live in an environment of their own, whose interpreter `--torch` names; this script runs itself
 there for the reference. It prints the worst differences and exits with 1 where one is over 1e-4. `--folder` compares a
-real model layer by layer; `--speed` times both on tokens that are ready; `--golden` writes the fixtures of the tests.
+real model layer by layer; `--golden` writes the fixtures of the tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ SEED = 14
 VOCABULARY = 90
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "encoders"
 THREADS = 2
-SPEED = {"batch": 32, "length": 128, "rounds": 5}
 
 
 def cases(size: str) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -170,23 +168,6 @@ def refer(job: dict[str, Any], folder: Path) -> None:
         here = folder / Path(place).resolve().name
         here.mkdir()
         np.savez(here / "answers.npz", **data, **answer(model, data, "Bert" in type(model).__name__))
-    if job["speed"]:
-        serve_speed(job["speed"])
-
-
-def serve_speed(config: dict[str, Any]) -> None:
-    """Time one batch for each line that comes in, and print the seconds: so that the two take turns."""
-    import torch
-    import transformers
-
-    model = transformers.BertForSequenceClassification(transformers.BertConfig(**config)).eval()
-    ids = torch.randint(5, 30000, (SPEED["batch"], SPEED["length"]))
-    ones = torch.ones_like(ids)
-    with torch.inference_mode():
-        for _ in sys.stdin:
-            start = time.perf_counter()
-            model(input_ids=ids, attention_mask=ones, token_type_ids=ones * 0)
-            print(time.perf_counter() - start, flush=True)
 
 
 # ---- our own
@@ -259,56 +240,11 @@ def write_golden(folder: Path, target: Path) -> None:
         )
 
 
-def time_both(process: subprocess.Popen[str], config: dict[str, Any]) -> None:
-    """Seconds per batch, in turns, with random weights; prints both rates."""
-    import jax
-
-    from fcjax.encoders.config import read_config
-    from fcjax.encoders.network import Network
-    from fcjax.kernels.encoders.model import Model
-
-    network = Network(Model(read_config({"model_type": "bert", **config})))
-    ids = np.random.default_rng(SEED).integers(5, 30000, (SPEED["batch"], SPEED["length"])).astype(np.int32)
-    ones = np.ones_like(ids)
-    seconds: dict[str, list[float]] = {"fcjax": [], "torch": []}
-    for turn in range(SPEED["rounds"] + 1):
-        start = time.perf_counter()
-        jax.block_until_ready(network.logits(ids, ones, ones * 0))
-        mine = time.perf_counter() - start
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-        theirs = float(process.stdout.readline())
-        if turn:
-            seconds["fcjax"].append(mine)
-            seconds["torch"].append(theirs)
-        else:
-            print(f"first batch, with compilation: {mine:.2f} s")
-    for name, values in seconds.items():
-        rate = SPEED["batch"] / np.array(values)
-        print(f"{name}: {np.median(rate):.1f} pairs/s (best {rate.max():.1f}), {SPEED}")
-    ratio = np.median(np.array(seconds["torch"]) / np.array(seconds["fcjax"]))
-    print(f"fcjax / torch: {ratio:.2f} (median of turns), best {min(seconds['torch']) / min(seconds['fcjax']):.2f}")
-
-
-MINILM = {
-    "vocab_size": 30522,
-    "hidden_size": 384,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 12,
-    "intermediate_size": 1536,
-    "max_position_embeddings": 512,
-    "num_labels": 3,
-}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", required=True, help="the interpreter that has transformers and torch")
     parser.add_argument("--folder", action="append", default=[], help="a real model's folder, compared layer by layer")
     parser.add_argument("--golden", type=Path, help="write the fixtures of the tests to this folder")
-    parser.add_argument("--speed", action="store_true", help="time both, in turns")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -316,18 +252,12 @@ def main() -> int:
             "size": "golden" if options.golden else "parity",
             "written": write_ours(folder),
             "folders": [str(Path(path).resolve()) for path in options.folder],
-            "speed": MINILM if options.speed else None,
         }
         command = [options.torch, "-P", __file__, "--reference", json.dumps(job), place]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(THREADS)}
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        ) as other:
-            if options.speed:
-                time_both(other, MINILM)
-            other.communicate()
-        if other.returncode:
-            return other.returncode
+        done = subprocess.run(command, env=environment)
+        if done.returncode:
+            return done.returncode
         print(json.loads((folder / "version.json").read_text()))
         worst = 0.0
         real = {Path(path).resolve().name: Path(path) for path in options.folder}

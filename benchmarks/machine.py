@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("fcjax", "aiohttp", "bm25s", "jax", "jaxlib", "litellm", "numba", "numpy", "pyAgrum")
+PACKAGES = ("fcjax", "aiohttp", "bm25s", "flax", "jax", "jaxlib", "litellm", "numba", "numpy", "pyAgrum", "tokenizers")
 
 
 def describe() -> dict[str, Any]:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-LENGTHS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192)
+LENGTHS: Final = (
+    *range(16, 161, 16),
+    *(192, 224, 256, 320, 384, 512, 768, 1024, 2048, 4096, 8192),
+)
 """The lengths of batches, in tokens: a row goes to the first that holds it."""
 
 

@@ -79,14 +79,19 @@ class Tokens:
         texts = list(texts)
         new = [text for text in dict.fromkeys(texts) if text not in self._ids]
         if self._kept > KEPT:
-            self._ids.clear()
-            self._kept, new = 0, list(dict.fromkeys(texts))
+            self.forget()
+            new = list(dict.fromkeys(texts))
         if new:
             encoded = self.tokenizer.encode_batch([_clean(text) for text in new], add_special_tokens=False)
             for text, one in zip(new, encoded, strict=True):
                 self._ids[text] = ids = np.array(one.ids, np.int32)
                 self._kept += len(ids)
         return [self._ids[text] for text in texts]
+
+    def forget(self) -> None:
+        """Forget all texts."""
+        self._ids.clear()
+        self._kept = 0
 
     def place(self, text: str, start: int, end: int) -> tuple[int, int]:
         """The characters of a text that its tokens from `start` to `end` are of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
@@ -54,9 +55,20 @@ class Layer(nnx.Module):
         self.arch = arch
 
     def __call__(self, x, bias, key):
+        q, k, v = split_heads(self.qkv(x), self.arch.heads, 3)
+        return self._rest(x, q, k, v, bias, key)
+
+    def first_token(self, x, bias):
+        """What the layer makes of the first token alone, [B, 1, H]: a head needs no more of the last layer."""
+        heads, hidden = self.arch.heads, self.arch.hidden
+        kernel, shift = self.qkv.kernel[...].astype(x.dtype), self.qkv.bias[...].astype(x.dtype)
+        (q,) = split_heads(x[:, :1] @ kernel[:, :hidden] + shift[:hidden], heads, 1)
+        k, v = split_heads(x @ kernel[:, hidden:] + shift[hidden:], heads, 2)
+        return self._rest(x[:, :1], q, k, v, bias, None)
+
+    def _rest(self, x, q, k, v, bias, key):
         arch = self.arch
         attention_key, mix_key, output_key = keys(key, 3)
-        q, k, v = split_heads(self.qkv(x), arch.heads, 3)
         scores = scores_of(q * arch.head_size**-0.5, k) + bias
         mixed = self.mix(attend(scores, v, rate=arch.attention_dropout, key=attention_key))
         x = self.attention_norm(x + drop(mixed, arch.dropout, mix_key))
@@ -73,6 +85,7 @@ class Encoder(nnx.Module):
     def __init__(self, arch):
         self.embeddings = Embeddings(arch)
         self.layers = stacked(lambda: Layer(arch), arch.layers)
+        self.arch = arch
 
     def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False, remat=False):
         embedding_key, layer_key = keys(key, 2)
@@ -82,3 +95,16 @@ class Encoder(nnx.Module):
             self.layers, x, lambda layer, x, _, key: layer(x, bias, key), layer_key, every=every, remat=remat
         )
         return last, (jnp.concatenate([x[None], all_]) if every else None)
+
+    def first_token(self, ids, mask, types, *, dtype=jnp.float32):
+        """The last features of the first token, [B, 1, H], without dropout."""
+        x, bias = self.embeddings(ids, types, dtype, None), masked(mask)
+        graph, weights = nnx.split(self.layers)
+
+        def layer(place):
+            return nnx.merge(graph, jax.tree.map(lambda array: array[place], weights))
+
+        number = self.arch.layers - 1
+        if number:  # over places, because slices of the weights would be copies
+            x, _ = jax.lax.scan(lambda x, place: (layer(place)(x, bias, None), None), x, jnp.arange(number))
+        return layer(number).first_token(x, bias)

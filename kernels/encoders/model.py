@@ -61,6 +61,8 @@ class Model(nnx.Module):
 
     def __call__(self, ids, mask, types, *, key=None, remat=False):
         """Logits [B, K], float32."""
+        if key is None and not remat and isinstance(self.arch, Bert):  # the head reads the first token alone
+            return self.head(self.encoder.first_token(ids, mask, types, dtype=self.dtype), mask)
         encoder_key, head_key = keys(key, 2)
         hidden, _ = self.encoder(ids, mask, types, dtype=self.dtype, key=encoder_key, remat=remat)
         return self.head(hidden, mask, head_key)
