@@ -129,9 +129,19 @@ def usual_files(folder):
     fcjax.score("examples/cases.jsonl", "critiques.jsonl", feedback=True)
 
 
+def write_models(page: Path) -> None:
+    """The folders of models that a page takes for given: `judge`, a classifier, and `encoder`, what it is made from."""
+    if "--relation-model judge" in text_of(page):
+        import model_folders  # loads jax
+
+        model_folders.write_folder(Path("judge"))
+        model_folders.write_folder(Path("encoder"), head=False)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
 def test_python_runs_and_prints(page, usual_files, endpoint):
     """Python blocks of a page run one after the other; a text block after one is what it prints."""
+    write_models(page)
     names: dict[str, object] = {}
     printed = None
     for language, code in blocks(text_of(page)):
@@ -152,6 +162,7 @@ def test_commands_run(page, folder, endpoint, monkeypatch, capsys):
     A text block after them is in the output of the last one; a line of `...` stands for any lines.
     """
     monkeypatch.delenv("COLUMNS", raising=False)
+    write_models(page)
     printed = None
     for language, text in blocks(text_of(page)):
         if language == "text" and printed is not None:
