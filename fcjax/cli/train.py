@@ -24,7 +24,7 @@ input, 130 interrupted."""
 
 @command(epilog=_EPILOG)
 @click.argument("source", metavar="PAIRS", type=INPUT)
-@output(help="Folder for the trained model; transformers reads it, too.")
+@output(metavar="FOLDER", type=click.Path(), help="Folder for the trained model; transformers reads it, too.")
 @option(
     "--base",
     metavar="FOLDER",

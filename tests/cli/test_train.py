@@ -51,7 +51,7 @@ def run(tmp_path, base):
 
 def test_a_folder_is_written_that_is_a_relation_model(run, tmp_path):
     source, out = write(tmp_path / "pairs.jsonl", *pairs(160)), tmp_path / "judge"
-    done = run(source, out, "--epochs", "8", "--json")
+    done = run(source, out, "--epochs", "30", "--patience", "200", "--json")
     assert done.returncode == OK, done.stderr
     document = json.loads(done.stdout)
     assert document["exam"]["raw"]["accuracy"] > 0.7
