@@ -34,7 +34,8 @@ TOKENIZER_LIMIT: Final = 256 << 20
 SHARDS: Final = 1000
 """Files that one model's weights may be spread over."""
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-_WANTED: Final = (CONFIG, "*.safetensors", INDEX, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_COPIED: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+_WANTED: Final = (CONFIG, "*.safetensors", INDEX, CALIBRATION, *_COPIED)
 _MADE_BY: Final = "in Python, transformers' `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)` writes it"
 _CONVERTED_BY: Final = (
     "in Python, transformers' `AutoModelForSequenceClassification.from_pretrained(folder).save_pretrained(folder)` "
@@ -50,11 +51,12 @@ class ModelFolder:
     config: Mapping[str, Any]
     digest: str  # 16 hexadecimal digits over configuration, weights and tokenizer: all that changes an answer
     extra: Mapping[str, Any]  # JSON objects beside them that fcjax knows: calibration.json
+    title: str  # the folder's name, or the one on the hub
 
     @property
     def name(self) -> str:
         """The folder's name with its digest: what rows and calibrations call the model."""
-        return f"{self.path.name}@{self.digest[:12]}"
+        return f"{self.title}@{self.digest[:12]}"
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The weights by name, as float32 where they are stored in half precision. Raises `InputError`."""
@@ -74,6 +76,7 @@ class ModelFolder:
             raise _fault(self.path / TOKENIZER, f"cannot be read: {error!s:.200}; allowed: what {_MADE_BY}") from None
         made.no_padding()
         made.no_truncation()
+        made.encode_special_tokens = True  # a passage that has "[SEP]" in its text does not end there
         return made
 
 
@@ -114,7 +117,8 @@ def open_model(where: str | os.PathLike[str]) -> ModelFolder:
         faults += error.faults
     if faults:
         raise InputError(*faults)
-    return ModelFolder(path, config, _digest(path, [CONFIG, TOKENIZER, *files]), extra)
+    title = path.name if os.path.isdir(where) else os.fspath(where)
+    return ModelFolder(path, config, _digest(path, [CONFIG, TOKENIZER, *files]), extra, title)
 
 
 def is_hub_name(name: str) -> bool:
@@ -224,9 +228,11 @@ def write_model(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CALIBRATION).unlink(missing_ok=True)
-        for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
+        for name in _COPIED:
             if (copied_from.path / name).is_file():
                 write_beside(folder, name, (copied_from.path / name).read_bytes())
+            else:
+                (folder / name).unlink(missing_ok=True)  # of a model that was there before
         write_beside(folder, CONFIG, orjson.dumps(dict(config), option=orjson.OPT_INDENT_2))
         for name, text in texts.items():
             write_beside(folder, name, text.encode())

@@ -77,6 +77,7 @@ class TrainingState:
             part.write_bytes(orjson.dumps(document))
             _durable(part)
             os.replace(part, self.folder / STATE)
+            _durable(self.folder)
             for old in self.folder.glob("arrays-*.safetensors"):
                 if old.name != name:
                     old.unlink()

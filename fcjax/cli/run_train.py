@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,9 +86,8 @@ def run(
     if (left_out := len(pairs.pairs) - len(trainer.train.pairs) - len(trainer.held_out.pairs)) and not quiet:
         shell.say(f"warning: {shell.counted(left_out, 'pair')} left out: no words, or a claim that is too long")
     digest = hashlib.sha256(orjson.dumps([(pair.premise, pair.hypothesis, pair.label) for pair in pairs.pairs]))
-    state = TrainingState(
-        folder / WORK, trainer.fingerprint() | {"base": begun.digest, "pairs": digest.hexdigest()[:16]}
-    )
+    rest = {"base": begun.digest, "pairs": digest.hexdigest()[:16], "made_with": _versions()}
+    state = TrainingState(folder / WORK, trainer.fingerprint() | rest)
     if overwrite:
         try:
             trainer.resume(state)
@@ -103,7 +103,7 @@ def run(
         monitor.close()
     config = _config(begun, network)
     write_model(folder, config, network.tensors(), begun, {})
-    exam = _examined(folder, outside, how)
+    exam = _examined(folder, outside)
     texts = {CARD: _card(begun, how, trainer.progress, exam, source, len(trainer.train.pairs))}
     if exam.calibration is not None:
         texts[CALIBRATION] = orjson.dumps(exam.calibration.to_dict(), option=orjson.OPT_INDENT_2).decode()
@@ -161,13 +161,24 @@ def _trainer(begun: ModelFolder, how: TrainingPlan, inside: list[LabelledPair], 
     return Trainer(network, tokens, how, rows(inside), rows(outside))
 
 
+def _versions() -> dict[str, str]:
+    """What else decides the weights that come out."""
+    import jax
+
+    found = {name: version(name) for name in ("jax", "jaxlib", "flax", "optax")}
+    return found | {"fcjax": fcjax.__version__, "platform": jax.default_backend()}
+
+
 def _config(begun: ModelFolder, network: Network) -> dict[str, Any]:
     """The configuration of the trained model: that of the base, with the head and its labels."""
     names = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "deberta-v2": "DebertaV2"}
     kind = names.get(str(begun.config["model_type"]), "ModernBert")
     labels = [str(label) for label in DISTRIBUTED]
+    dropped = ("_name_or_path", "auto_map", "transformers_version")
     return {
-        **begun.config,
+        **{name: value for name, value in begun.config.items() if name not in dropped},
+        "torch_dtype": "float32",
+        "dtype": "float32",
         "architectures": [f"{kind}ForSequenceClassification"],
         "id2label": {str(place): label for place, label in enumerate(labels)},
         "label2id": {label: place for place, label in enumerate(labels)},
@@ -175,8 +186,9 @@ def _config(begun: ModelFolder, network: Network) -> dict[str, Any]:
     }
 
 
-def _examined(folder: Path, outside: list[LabelledPair], how: TrainingPlan) -> Exam:
-    model = LocalRelationModel.open(folder, length=max(how.length, 64))
+def _examined(folder: Path, outside: list[LabelledPair]) -> Exam:
+    """The examination on the held-out pairs, read as other commands read pairs."""
+    model = LocalRelationModel.open(folder)
     pairs = LabelledPairs.of(outside)
 
     async def work() -> Exam:

@@ -40,6 +40,8 @@ READING: Final = "relate.local/1"
 """How pairs are read: passages whole, of long ones the nearest window. Part of the key of every stored answer."""
 LEAST_WINDOW: Final = 32
 """Tokens of a passage that must fit beside a claim; else the claim is too long for the model."""
+ROUND: Final = 16
+"""Batches of 128 tokens that are answered before what they said is stored, about."""
 TOKENS: Final = {"cpu": 1024, "gpu": 65536, "tpu": 65536}
 """Tokens in a batch, by the platform of the device. All batches have as many, so that a few pairs cost a whole one; on
 CPUs more tokens are not faster."""
@@ -119,8 +121,13 @@ class LocalRelationModel:
         if network.max_length < 2 * LEAST_WINDOW:
             found = f"the model reads at most {network.max_length} tokens"
             raise InputError(f"{folder.path}: {found}; allowed: a model of {2 * LEAST_WINDOW} or more")
+        if not network.classes:
+            found = "the weights have no classifier; expected a model for classification (`fcjax train` makes one)"
+            raise InputError(Fault(found, file=str(folder.path)))
         if calibration is None and "calibration" in folder.extra:
-            calibration = replace(_calibration_in(folder), force=force)
+            calibration = _calibration_in(folder)
+        if calibration is not None and force:
+            calibration = replace(calibration, force=True)
         made = cls(
             folder=folder,
             network=devices.with_weights(network),
@@ -156,7 +163,9 @@ class LocalRelationModel:
 
     def settings(self) -> dict[str, Any]:
         """All that changes the answers, as JSON."""
-        return {"style": self.style, "model": self.name, "reading": self.template_name, "length": self.length}
+        dtype = str(self.network.module.dtype)
+        reading = {"reading": self.template_name, "length": self.length, "dtype": dtype}
+        return {"style": self.style, "model": self.name, **reading}
 
     def named(self, endpoint_model: str | None) -> str:
         """The name that rows and calibrations have for the model; the endpoint's one does not matter."""
@@ -180,8 +189,10 @@ class LocalRelationModel:
         return replace(self, calibration=None)
 
     def calibrated(self, calibration: Calibration) -> LocalRelationModel:
-        """The same model, with this calibration. Raises `SettingsError` where it is another's."""
+        """The same model, with this calibration. Raises `SettingsError` where it is another's, or its gate was not
+        passed."""
         self.check(calibration)
+        calibration.check_gate()
         return replace(self, calibration=calibration)
 
     def questions(self, pairs: Iterable[Pair]) -> Iterator[PairGroup]:
@@ -257,11 +268,20 @@ class LocalRelationModel:
         rounded: Float[np.ndarray, "N 3"] = np.round(q, 6)
         return rounded
 
+    def _round(self) -> list[_Waiting]:
+        """What is waiting, taken out, up to the pairs of `ROUND` batches: what is answered is soon stored."""
+        most, count, pairs = max(64, ROUND * self.batch_tokens // 128), 0, 0
+        while count < len(self._waiting) and pairs < most:
+            pairs += len(self._waiting[count][0])
+            count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
     async def _run(self) -> None:
-        """Answer what is waiting, as much at a time as has gathered, until nothing is."""
+        """Answer what is waiting, round by round, until nothing is."""
         while self._waiting:
             await asyncio.sleep(0.001)  # the workers that were just given answers bring their next questions
-            taken, self._waiting = self._waiting, []
+            taken = self._round()
             pairs = [(pair.premise, pair.hypothesis) for group, _ in taken for pair in group]
             try:
                 found = iter(await asyncio.to_thread(self.judge, pairs))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -70,13 +71,17 @@ class Tokens:
     single: SingleFrame = field(init=False)
     _ids: dict[str, Ids] = field(init=False, default_factory=dict)
     _kept: int = field(init=False, default=0)
+    _lock: Lock = field(init=False, default_factory=Lock)  # models with other calibrations share this
 
     def __post_init__(self) -> None:
         self.frame, self.single = _frame(self.tokenizer), _single(self.tokenizer)
 
     def of(self, texts: Iterable[str]) -> list[Ids]:
         """The ids of each text, without special tokens, int32; those that are new are tokenised side by side."""
-        texts = list(texts)
+        with self._lock:
+            return self._of(list(texts))
+
+    def _of(self, texts: list[str]) -> list[Ids]:
         new = [text for text in dict.fromkeys(texts) if text not in self._ids]
         if self._kept > KEPT:
             self.forget()

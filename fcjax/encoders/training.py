@@ -73,7 +73,6 @@ class Progress:
 
     step: int = 0
     steps: int = 0  # in all, if it is not ended early
-    loss: float = float("nan")  # of the last steps, in nats
     held_out_loss: float = float("inf")  # the lowest so far
     best_step: int = 0
     history: list[tuple[int, float, float]] = field(default_factory=list)  # step, training loss, held-out loss
@@ -121,14 +120,13 @@ class Trainer:
         )
         graph, weights_of = nnx.split(network.module)
         trained, frozen = _parted(weights_of, plan.freeze_embeddings)
+        trained = jax.tree.map(jnp.copy, trained)  # steps use up what they are given, and the network is the caller's
         schedule = optax.warmup_cosine_decay_schedule(
             0.0, plan.learning_rate, max(1, round(plan.warmup * steps)), max(2, steps), 0.0
         )
         self._optimiser = optax.chain(
             optax.clip_by_global_norm(1.0),
-            optax.adamw(
-                schedule, b2=0.98, weight_decay=plan.weight_decay, mask=partial(jax.tree.map, lambda x: x.ndim > 1)
-            ),
+            optax.adamw(schedule, b2=0.98, weight_decay=plan.weight_decay, mask=_decayed),
         )
         self._state: Any = (trained, self._optimiser.init(trained))
         self._frozen, self._graph = frozen, graph
@@ -170,7 +168,6 @@ class Trainer:
                     recent = [float(one) for one in recent]
                     state.save(self._leaves(), self._numbers(recent))
                     saved = done.step
-                done.loss = float(loss)
                 on_step(done)
         if state is not None and saved != done.step:  # what follows may be killed too
             state.save(self._leaves(), self._numbers([]))
@@ -291,6 +288,15 @@ class Trainer:
 def _number(kept: float | None) -> float:
     """A loss of a saved state, where NaN is null."""
     return float("nan") if kept is None else float(kept)
+
+
+def _decayed(weights: Any) -> Any:
+    """Whether weight decay applies: to matrices, and not to biases and norms, which in stacked layers have two axes."""
+
+    def is_matrix(path: Any, _: Any) -> bool:
+        return any(getattr(part, "key", None) in ("kernel", "rows") for part in path)
+
+    return jax.tree_util.tree_map_with_path(is_matrix, weights)
 
 
 def _parted(weights: Any, freeze: bool) -> tuple[Any, Any]:

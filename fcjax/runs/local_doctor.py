@@ -42,7 +42,8 @@ def _examined(model: LocalRelationModel) -> Check:
         return Check("examined", Verdict.LIMITED, model.doubt)
     gate = calibration.figures.get("gate") or {}
     words = calibration.doubt or f"calibrated on {calibration.n_pairs:,} pairs; gate {gate.get('verdict', 'passed')}"
-    return Check("examined", Verdict.BAD if calibration.doubt and gate else Verdict.GOOD, words, {"gate": gate})
+    verdict = Verdict.GOOD if not calibration.doubt else Verdict.BAD if gate else Verdict.LIMITED
+    return Check("examined", verdict, words, {"gate": gate})
 
 
 def _speed(model: LocalRelationModel, count: int) -> Check:

@@ -58,7 +58,8 @@ calibration = _relations(
 force = _relations(
     "--force",
     is_flag=True,
-    help="Use the --calibration of a relation model that did not pass the gate of its examination.",
+    help="Use a relation model that did not pass the gate of its examination, as its calibration says (--calibration, "
+    "or the one in the folder of --relation-model).",
 )
 
 asking_options = options(relation_model, _style, _answers)
