@@ -13,7 +13,7 @@ import click
 from fcjax.cli.command import Lazy, LazyGroup
 
 COMMANDS: Final = {
-    "doctor": Lazy("fcjax.cli.doctor:doctor", "Test what an endpoint supports."),
+    "doctor": Lazy("fcjax.cli.doctor:doctor", "Test what an endpoint or a local relation model supports."),
     "critique": Lazy("fcjax.cli.critique:critique", "Check the claims of responses against evidence."),
     "correct": Lazy("fcjax.cli.correct:correct", "Rewrite responses according to the critic's findings."),
     "eval": Lazy("fcjax.cli.evaluate:evaluate", "Compare correction methods, models and data sets."),

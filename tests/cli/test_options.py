@@ -161,7 +161,11 @@ WITHOUT_EFFECT = [
     ("critique in.jsonl -o out --language de", "--language", "add --atomizer sentences"),
     ("critique in.jsonl -o out --atomizer sentences --no-revise", "--no-revise", "use --atomizer model"),
     ("critique in.jsonl -o out --atomizer sentences --template revise=in.jsonl", "--template", "use --atomizer model"),
-    ("critique in.jsonl -o out --atomizer sentences --stages atomize --model m", "--model", "use --atomizer model"),
+    (
+        "critique in.jsonl -o out --atomizer sentences --stages atomize --model m",
+        "--model",
+        "choose a stage that asks one",
+    ),
     ("critique in.jsonl -o out --atomizer sentences --stages relate", "--atomizer", "add atomize to --stages"),
     # Output and choice of cases
     ("score in.jsonl --overwrite", "--overwrite", "add -o FILE"),
@@ -173,7 +177,7 @@ WITHOUT_EFFECT = [
     ("relate in.jsonl -o out --pack 4", "--pack", "add --style packed"),
     (LOCAL + "--pack 4", "--pack", "add --style packed"),
     ("relate in.jsonl -o out --votes 3 --default 0.8", "--default", "remove --votes"),
-    ("relate in.jsonl -o out --force", "--force", "add --calibration FILE"),
+    ("relate in.jsonl -o out --force", "--force", "add one of them"),
     # Evidence that is given
     (CRITIQUE + "--deny-domain example.org", "--deny-domain", "--corpus or --retriever"),
     (CRITIQUE + "--allow-domain other.org", "--allow-domain", "--corpus or --retriever"),
