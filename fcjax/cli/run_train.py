@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +85,7 @@ def run(
     if (left_out := len(pairs.pairs) - len(trainer.train.pairs) - len(trainer.held_out.pairs)) and not quiet:
         shell.say(f"warning: {shell.counted(left_out, 'pair')} left out: no words, or a claim that is too long")
     digest = hashlib.sha256(orjson.dumps([(pair.premise, pair.hypothesis, pair.label) for pair in pairs.pairs]))
-    rest = {"base": begun.digest, "pairs": digest.hexdigest()[:16], "made_with": _versions()}
+    rest = {"base": begun.digest, "pairs": digest.hexdigest()[:16]}
     state = TrainingState(folder / WORK, trainer.fingerprint() | rest)
     if overwrite:
         try:
@@ -159,14 +158,6 @@ def _trainer(begun: ModelFolder, how: TrainingPlan, inside: list[LabelledPair], 
     if not inside or not outside:
         raise InputError("there are too few premises to hold some out; give pairs of at least two")
     return Trainer(network, tokens, how, rows(inside), rows(outside))
-
-
-def _versions() -> dict[str, str]:
-    """What else decides the weights that come out."""
-    import jax
-
-    found = {name: version(name) for name in ("jax", "jaxlib", "flax", "optax")}
-    return found | {"fcjax": fcjax.__version__, "platform": jax.default_backend()}
 
 
 def _config(begun: ModelFolder, network: Network) -> dict[str, Any]:

@@ -72,9 +72,9 @@ input, 130 interrupted."""
 @print_options()
 @click.pass_context
 def train(ctx: click.Context, /, **parameters: Any) -> None:
-    """Fine-tune a local encoder on labelled pairs, to be used with --relation-model.
+    """Fine-tune a local relation model on labelled pairs.
 
-    Pairs of some premises are held out: training stops when their loss no longer falls, and the figures and the
+    The model is used with --relation-model. Pairs of some premises are held out: training stops when their loss no longer falls, and the figures and the
     calibration that are written beside the weights rest on them.
     """
     from fcjax.cli.run_train import run

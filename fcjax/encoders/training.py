@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Final
 
 import jax
@@ -282,6 +283,8 @@ class Trainer:
             "n_train": len(self.train.pairs),
             "n_held_out": len(self.held_out.pairs),
             "classes": self.network.classes,
+            "made_with": {name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "fcjax")},
+            "platform": jax.default_backend(),
         }
 
 
