@@ -74,8 +74,8 @@ input, 130 interrupted."""
 def train(ctx: click.Context, /, **parameters: Any) -> None:
     """Fine-tune a local relation model on labelled pairs.
 
-    The model is used with --relation-model. Pairs of some premises are held out: training stops when their loss no longer falls, and the figures and the
-    calibration that are written beside the weights rest on them.
+    The model is used with --relation-model. Pairs of some premises are held out: training stops when their loss no
+    longer falls, and the figures and the calibration that are written beside the weights rest on them.
     """
     from fcjax.cli.run_train import run
 
