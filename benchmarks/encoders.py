@@ -336,7 +336,7 @@ def event_loop(given: argparse.Namespace) -> dict[str, Any]:
     and again."""
     from client import Pauses
 
-    from fcjax.critic.asker import NoAsker
+    from fcjax.critic.asker import Asker
     from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
     from fcjax.encoders.relation_model import LocalRelationModel
 
@@ -347,7 +347,7 @@ def event_loop(given: argparse.Namespace) -> dict[str, Any]:
         pauses, counts = Pauses(), RelationCounts()
         watcher = asyncio.create_task(pauses.watch())
         with Meter() as meter:
-            async for _ in relate_cases(cases, NoAsker(), how, window=OPEN_CASES, counts=counts):
+            async for _ in relate_cases(cases, Asker(None), how, window=OPEN_CASES, counts=counts):
                 pass
         watcher.cancel()
         return {"pause_ms": 1e3 * pauses.longest, "pairs": counts.pairs, "failed": counts.n_failed, **meter.to_dict()}

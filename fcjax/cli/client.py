@@ -57,57 +57,33 @@ def open_client(
     `OutputError`.
     """
     given = {name: parameters.pop(name) for name in CLIENT}
-    if not asks:
-        with _without_client(given, dry_run, stores) as access:
-            yield access
-        return
-    concurrency = given["concurrency"]
-    transport = open_transport(**{name: given[name] for name in ENDPOINT})
+    transport = open_transport(**{name: given[name] for name in ENDPOINT}) if asks else None
     rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
     budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
-    count = partial(count_tokens, transport.model) if given["litellm"] else None
     path = given["store"] or default_path()
     store = None
-    if path.exists() or not dry_run:
+    if (asks or stores) and (path.exists() or not dry_run):
         store = Store.open(path, readonly=dry_run or given["replay"])
+    place, window = path if store else None, 4 * given["concurrency"]
     try:
+        if transport is None:
+            yield ModelAccess(None, None, "", place, window, None, store, given["replay"], budget)
+            return
         client = Client(
             transport,
             store=store,
             replay=given["replay"] and not dry_run,
             constrain=given["constrain"],
-            concurrency=concurrency,
+            concurrency=given["concurrency"],
             rate=rate,
             retry=Retry(attempts=given["tries"]),
             budget=budget,
             price=price_of(transport, given["price"]),
             timeouts=timeouts_of(given["timeout"]),
         )
-        yield ModelAccess(
-            client,
-            transport.name,
-            transport.model,
-            path if store else None,
-            4 * concurrency,
-            count,
-            store,
-            given["replay"],
-            budget,
-        )
-    finally:
-        if store is not None:
-            store.close()
-
-
-@contextmanager
-def _without_client(given: dict[str, Any], dry_run: bool, stores: bool) -> Iterator[ModelAccess]:
-    path = given["store"] or default_path()
-    store = None
-    if stores and (path.exists() or not dry_run):
-        store = Store.open(path, readonly=dry_run or given["replay"])
-    place, window = path if store else None, 4 * given["concurrency"]
-    try:
-        yield ModelAccess(None, None, "", place, window, None, store, given["replay"], Budget())
+        name, model = transport.name, transport.model
+        count = partial(count_tokens, model) if given["litellm"] else None
+        yield ModelAccess(client, name, model, place, window, count, store, given["replay"], budget)
     finally:
         if store is not None:
             store.close()

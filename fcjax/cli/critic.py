@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import click
 
@@ -113,9 +113,6 @@ def relation_config(parameters: dict[str, Any], access: ModelAccess, template: s
     return RelationConfig(version=version, screen=screen, model=model)
 
 
-Made = TypeVar("Made", bound=Relater)
-
-
 def relation_model(parameters: dict[str, Any], access: ModelAccess, template: str | None = None) -> Relater:
     """What `asking_options`, `calibration` and `force` describe, as `relation_config` does. `fcjax calibrate` has no
     `force`: it measures a calibration whatever its gate says."""
@@ -132,26 +129,22 @@ def relation_model(parameters: dict[str, Any], access: ModelAccess, template: st
             raise SettingsError(f"--template {template} has no effect with --relation-model; remove one of them")
         from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
 
-        local = LocalRelationModel.open(folder, store=access.store, calibration=calibration, force=force is not False)
-        return _gated(local, force, str(file or folder))
-    model = RelationModel(style=style, **words._asdict(), **chosen)
-    if calibration is None:
-        return model
-    model.check(calibration, access.model)
-    return _gated(model.calibrated(calibration), force, str(file))
-
-
-def _gated(model: Made, force: bool | None, where: str) -> Made:
-    """The model, unless its calibration did not pass the gate of its examination; warns of what is in doubt. Without a
-    `force` it is only measured, whatever the gate says."""
-    if force is None:
-        return model
-    calibration = model.calibration
-    if calibration is not None:
-        calibration.check_gate()
-    if doubt := calibration.doubt if calibration is not None else model.doubt:
-        shell.say(f"warning: {where}: {doubt}")
+        forced = force is not False
+        model: Relater = LocalRelationModel.open(folder, store=access.store, calibration=calibration, force=forced)
+    else:
+        model = RelationModel(style=style, **words._asdict(), **chosen)
+        if calibration is not None:
+            model.check(calibration, access.model)
+            model = model.calibrated(calibration)
+    if force is not None:  # else it is only measured
+        _warn_of_doubt(model, str(file or folder))
     return model
+
+
+def _warn_of_doubt(model: Relater, where: str) -> None:
+    """Warn of what is in doubt about a relation model that is to be used."""
+    if doubt := model.doubt if model.calibration is None else model.calibration.doubt:
+        shell.say(f"warning: {where}: {doubt}")
 
 
 def warn_of_constraint(access: ModelAccess, model: Relater) -> None:

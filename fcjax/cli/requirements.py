@@ -67,7 +67,8 @@ def _is_local(values: Values) -> bool:
     return values["relation_model"] is not None
 
 
-def _may_do_without(values: Values) -> bool:
+def may_do_without(values: Values) -> bool:
+    """Whether there is a way without an endpoint: what cases bring along may spare the stages that ask."""
     return values["atomizer"] == "sentences" or _is_local(values)
 
 
@@ -184,7 +185,7 @@ REQUIREMENTS: Final = (
     Requirement(
         _ASKING,
         ("atomizer", "relation_model", *_ASKS),
-        lambda v: _may_do_without(v) and "corrector" not in v and not needs_endpoint(v, local_relations=_is_local(v)),
+        lambda v: may_do_without(v) and "corrector" not in v and not needs_endpoint(v, local_relations=_is_local(v)),
         "with stages that ask no model",
         "choose a stage that asks one",
     ),

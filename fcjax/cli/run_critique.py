@@ -25,7 +25,7 @@ from fcjax.cli.critic import (
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.options.types import WEB
 from fcjax.cli.preview import show_preview
-from fcjax.cli.requirements import needs_endpoint
+from fcjax.cli.requirements import may_do_without, needs_endpoint
 from fcjax.cli.run_score import cases_of
 from fcjax.cli.summary import client_lines, client_report, counts, earlier_lines, failed_prompts
 from fcjax.core.errors import SettingsError
@@ -75,7 +75,7 @@ def run(
     choice = Choice(**{name: parameters.pop(name) for name in ("limit", "sample", "seed", "from_stage")})
     local = parameters["relation_model"] is not None
     asks = needs_endpoint(parameters, local_relations=local)
-    if local or parameters["atomizer"] == "sentences":  # what cases bring along may spare the other stages that ask
+    if may_do_without(parameters):
         asks = asks and is_configured(parameters)
     web = evidence["retriever"] in WEB
     with open_client(parameters, dry_run=dry_run, asks=asks, stores=web or local) as access:

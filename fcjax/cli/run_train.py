@@ -15,8 +15,9 @@ import fcjax
 from fcjax.cli import shell
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.core.records import DISTRIBUTED
+from fcjax.encoders.encoder import tokens_of
 from fcjax.encoders.network import Network
-from fcjax.encoders.relation_model import LocalRelationModel, tokens_of
+from fcjax.encoders.relation_model import LocalRelationModel
 from fcjax.encoders.training import Progress, Rows, Trainer, TrainingPlan, held_out_of
 from fcjax.evaluation.label_shares import check_labels
 from fcjax.evaluation.relation_exam import Exam, examine
@@ -100,8 +101,7 @@ def run(
             network = trainer.run(state, monitor)
     finally:
         monitor.close()
-    config = _config(begun, network)
-    write_model(folder, config, network.tensors(), begun, {})
+    write_model(folder, _config(begun), network.tensors(), begun, {})
     exam = _examined(folder, outside)
     texts = {CARD: _card(begun, how, trainer.progress, exam, source, len(trainer.train.pairs))}
     if exam.calibration is not None:
@@ -160,7 +160,7 @@ def _trainer(begun: ModelFolder, how: TrainingPlan, inside: list[LabelledPair], 
     return Trainer(network, tokens, how, rows(inside), rows(outside))
 
 
-def _config(begun: ModelFolder, network: Network) -> dict[str, Any]:
+def _config(begun: ModelFolder) -> dict[str, Any]:
     """The configuration of the trained model: that of the base, with the head and its labels."""
     names = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "deberta-v2": "DebertaV2"}
     kind = names.get(str(begun.config["model_type"]), "ModernBert")

@@ -11,9 +11,12 @@ from fcjax.io.stop_rule import end_of_run
 
 
 class Asker:
-    """Asks a client; `end` is the error that ends the run, once there is one (see `end_of_run`)."""
+    """Asks a client; `end` is the error that ends the run, once there is one (see `end_of_run`).
 
-    def __init__(self, client: Client):
+    Without a client, as where relations are read locally, nothing is to be asked: every prompt is a failure.
+    """
+
+    def __init__(self, client: Client | None):
         self.client = client
         self._end: FcjaxError | None = None
 
@@ -24,44 +27,27 @@ class Asker:
     @property
     def model(self) -> str | None:
         """The name of the model that is asked; None where none is."""
-        return self.client.model
+        return None if self.client is None else self.client.model
 
     def raise_end(self) -> None:
         """Raise the error that ends the run, once all that was asked is answered: `end`, or `SettingsError` where the
         endpoint was never reached, which with few prompts is only known then."""
         if self.end:
             raise self.end
-        if why := self.client.unreached:
+        if self.client is not None and (why := self.client.unreached):
             raise SettingsError(why)
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
+        if self.client is None:
+            return Failure("no_model", "there is no endpoint to ask; name one with --base-url, or in where=")
         answer = await self.client.ask(prompt)
         if isinstance(answer, Failure) and self._end is None:
             self._end = end_of_run(answer, self.client.stopped)
         return answer
 
     async def reject(self, prompt: Prompt) -> None:
-        await self.client.reject(prompt)
-
-
-class NoAsker(Asker):
-    """In the place of an asker where no model is to be asked, as when relations are read locally."""
-
-    def __init__(self) -> None:
-        self._end = None
-
-    @property
-    def model(self) -> None:
-        return None
-
-    def raise_end(self) -> None:
-        pass
-
-    async def ask(self, prompt: Prompt) -> Reply | Failure:
-        return Failure("no_model", "there is no endpoint to ask; name one with --base-url, or in where=")
-
-    async def reject(self, prompt: Prompt) -> None:
-        pass
+        if self.client is not None:
+            await self.client.reject(prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +93,13 @@ class Meter(Asker):
     """Asks through another asker, which knows when the run ends, and adds up the cost."""
 
     def __init__(self, asker: Asker):
+        super().__init__(asker.client)
         self._asker = asker
         self.cost = Cost()
 
     @property
     def end(self) -> FcjaxError | None:
         return self._asker.end
-
-    @property
-    def model(self) -> str | None:
-        return self._asker.model
-
-    def raise_end(self) -> None:
-        self._asker.raise_end()
-
-    async def reject(self, prompt: Prompt) -> None:
-        await self._asker.reject(prompt)
 
     async def ask(self, prompt: Prompt) -> Reply | Failure:
         answer = await self._asker.ask(prompt)

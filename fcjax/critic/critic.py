@@ -22,7 +22,7 @@ from fcjax.core.checks import check_number
 from fcjax.core.passages import Found, Retriever
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.core.records import Case, Status
-from fcjax.critic.asker import Asker, NoAsker
+from fcjax.critic.asker import Asker
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
@@ -226,7 +226,7 @@ class Critic:
                 async for case in prepared():
                     yield case
                 return
-            asking, window = asker or NoAsker(), self._window
+            asking, window = asker or Asker(None), self._window
             stream = relate_cases(prepared(), asking, self.how, window=window, counts=counts, wanted=wanted)
             async with aclosing(stream):
                 async for case in stream:

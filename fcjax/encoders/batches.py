@@ -40,6 +40,6 @@ def batches(lengths: Sequence[int], tokens: int, longest: int, devices: int = 1)
     return made
 
 
-def bucket(length: int, longest: int) -> int:
+def bucket(length: int, longest: int, lengths: Sequence[int] = LENGTHS) -> int:
     """The length of the batch for a row of `length` tokens."""
-    return next((size for size in LENGTHS if length <= size <= longest), longest)
+    return next((size for size in lengths if length <= size <= longest), longest)

@@ -11,24 +11,15 @@ from jaxtyping import Float
 
 from fcjax.core.checks import check_number
 from fcjax.encoders.batches import batches
-from fcjax.encoders.devices import Devices
-from fcjax.encoders.network import Dtype, Network
-from fcjax.encoders.relation_model import TOKENS, tokens_of
-from fcjax.encoders.tokens import Tokens
+from fcjax.encoders.encoder import Encoder
+from fcjax.encoders.network import Dtype
 from fcjax.encoders.windows import spans
-from fcjax.io.model_folder import ModelFolder, open_model
+from fcjax.io.model_folder import ModelFolder
 
 
 @dataclass(eq=False)
-class Embedder:
-    """An encoder that embeds texts, one by one. Make it with `open`."""
-
-    folder: ModelFolder
-    network: Network
-    tokens: Tokens
-    length: int  # tokens of a text that are read at a time, special ones included
-    batch_tokens: int
-    devices: Devices
+class Embedder(Encoder):
+    """An encoder that embeds texts, one by one. Make it with `open`; a longer text is read in parts of `length`."""
 
     @classmethod
     def open(
@@ -38,23 +29,8 @@ class Embedder:
 
         Raises `InputError` where the folder lacks something or is of a kind that is not known, and `SettingsError`.
         """
-        import jax
-
         check_number("length", length, 16, 1 << 15, whole=True)
-        folder = where if isinstance(where, ModelFolder) else open_model(where)
-        platform = jax.default_backend()
-        network = Network.of(
-            folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
-        )
-        tokens, devices = tokens_of(folder, network), Devices.all()
-        batch = devices.count * TOKENS.get(platform, TOKENS["gpu"])
-        longest = min(length, network.max_length)
-        return cls(folder, devices.with_weights(network), tokens, longest, batch, devices)
-
-    @property
-    def name(self) -> str:
-        """The folder's name and digest."""
-        return self.folder.name
+        return cls(**cls.parts(where, length, dtype))
 
     def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N H"]:
         """The embeddings of texts, float32, of length 1; zeros for a text without words.
@@ -67,18 +43,11 @@ class Embedder:
         for place, ids in enumerate(self.tokens.of(distinct)):
             parts += [(place, ids[start:end]) for start, end in spans(len(ids), room) if end]
         sums = np.zeros((len(distinct), self.network.architecture.hidden), np.float32)
-        for batch in batches(
-            [len(ids) + frame.size for _, ids in parts], self.batch_tokens, self.length, self.devices.count
-        ):
-            ids = np.full((batch.rows, batch.length), self.tokens.pad, np.int32)
-            mask = np.zeros_like(ids)
-            for row, place in enumerate(batch.places):
-                whole = np.concatenate([frame.first, parts[place][1], frame.last])
-                ids[row, : len(whole)] = whole
-                mask[row, : len(whole)] = 1
-            made = np.asarray(self.network.embed(*self.devices.shared(ids, mask, np.zeros_like(ids))), np.float32)[
-                : len(batch.places)
-            ]
+        lengths = [len(ids) + frame.size for _, ids in parts]
+        for batch in batches(lengths, self.batch_tokens, self.length, self.devices.count):
+            rows = [(parts[place][1],) for place in batch.places]
+            filled = self.tokens.filled(frame, rows, batch.rows, batch.length)
+            made = np.asarray(self.network.embed(*self.devices.shared(*filled)), np.float32)[: len(rows)]
             np.add.at(sums, [parts[place][0] for place in batch.places], made)
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         whole = sums / np.where(norms > 0, norms, 1)

@@ -18,17 +18,18 @@ import numpy as np
 import orjson
 from jaxtyping import Float
 
-from fcjax.core.checks import check_number
+from fcjax.core.checks import check_number, is_distribution
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.prompts import Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation, RelationType, Status
 from fcjax.encoders.batches import Batch, batches
 from fcjax.encoders.config import LogitLabels, read_labels
-from fcjax.encoders.devices import Devices
-from fcjax.encoders.network import Dtype, Network
-from fcjax.encoders.tokens import Tokens
-from fcjax.encoders.windows import nearest
-from fcjax.io.model_folder import CALIBRATION, TOKENIZER, ModelFolder, open_model
+from fcjax.encoders.encoder import Encoder
+from fcjax.encoders.network import Dtype
+from fcjax.encoders.tokens import Ids
+from fcjax.encoders.windows import LEAST as LEAST_WINDOW
+from fcjax.encoders.windows import beside
+from fcjax.io.model_folder import CALIBRATION, ModelFolder, open_model
 from fcjax.stages.answers import Ask, Reject
 from fcjax.stages.calibration import LEAST, Calibration, likeliest
 from fcjax.stages.relate import Pair, failed
@@ -38,13 +39,8 @@ if TYPE_CHECKING:
 
 READING: Final = "relate.local/1"
 """How pairs are read: passages whole, of long ones the nearest window. Part of the key of every stored answer."""
-LEAST_WINDOW: Final = 32
-"""Tokens of a passage that must fit beside a claim; else the claim is too long for the model."""
 ROUND: Final = 16
 """Batches of 128 tokens that are answered before what they said is stored, about."""
-TOKENS: Final = {"cpu": 1024, "gpu": 65536, "tpu": 65536}
-"""Tokens in a batch, by the platform of the device. All batches have as many, so that a few pairs cost a whole one; on
-CPUs more tokens are not faster."""
 
 
 class Judgement(NamedTuple):
@@ -66,16 +62,10 @@ _Waiting = tuple[tuple[Pair, ...], "asyncio.Future[list[Judgement]]"]
 
 
 @dataclass(eq=False)
-class LocalRelationModel:
+class LocalRelationModel(Encoder):
     """The relation model in a folder. Make it with `open`; use it in one event loop at a time."""
 
-    folder: ModelFolder
-    network: Network
     labels: LogitLabels
-    tokens: Tokens
-    length: int  # tokens of a pair, at most
-    batch_tokens: int
-    devices: Devices
     store: Store | None = None
     calibration: Calibration | None = None
     pack: int = 64  # pairs that are stored together, at most
@@ -107,47 +97,22 @@ class LocalRelationModel:
         folder lacks something or is of a kind that is not known, and `SettingsError`, also where the calibration's gate
         was not passed, unless with `force`.
         """
-        import jax
-
         check_number("length", length, 2 * LEAST_WINDOW, 1 << 15, whole=True)
         check_number("batch_tokens", batch_tokens, 1, 1 << 24, whole=True, none=True)
         folder = where if isinstance(where, ModelFolder) else open_model(where)
-        platform = jax.default_backend()
         labels = read_labels(folder.config)
-        network = Network.of(
-            folder.config, folder.tensors(), dtype=dtype or ("float32" if platform == "cpu" else "bfloat16")
-        )
-        devices, tokens = Devices.all(), tokens_of(folder, network)
-        if network.max_length < 2 * LEAST_WINDOW:
-            found = f"the model reads at most {network.max_length} tokens"
+        made = cls(**cls.parts(folder, length, dtype, batch_tokens), labels=labels, store=store)
+        if made.network.max_length < 2 * LEAST_WINDOW:
+            found = f"the model reads at most {made.network.max_length} tokens"
             raise InputError(f"{folder.path}: {found}; allowed: a model of {2 * LEAST_WINDOW} or more")
-        if not network.classes:
+        if not made.network.classes:
             found = "the weights have no classifier; expected a model for classification (`fcjax train` makes one)"
             raise InputError(Fault(found, file=str(folder.path)))
         if calibration is None and "calibration" in folder.extra:
             calibration = _calibration_in(folder)
-        if calibration is not None and force:
-            calibration = replace(calibration, force=True)
-        made = cls(
-            folder=folder,
-            network=devices.with_weights(network),
-            labels=labels,
-            tokens=tokens,
-            length=min(length, network.max_length),
-            batch_tokens=batch_tokens or devices.count * TOKENS.get(platform, TOKENS["gpu"]),
-            devices=devices,
-            store=store,
-            calibration=calibration,
-        )
-        if calibration is not None:
-            made.check(calibration)
-            calibration.check_gate()
-        return made
-
-    @property
-    def name(self) -> str:
-        """The folder's name and digest."""
-        return self.folder.name
+        if calibration is None:
+            return made
+        return made.calibrated(replace(calibration, force=True) if force else calibration)
 
     @property
     def device(self) -> str:
@@ -229,41 +194,35 @@ class LocalRelationModel:
         premises = self.tokens.of(premise for premise, _ in pairs)
         claims = self.tokens.of(claim for _, claim in pairs)
         found: list[Judgement | None] = [None] * len(pairs)
-        windows: dict[int, tuple[int, int]] = {}
-        places, lengths = [], []
+        read: dict[int, tuple[int, int]] = {}  # the tokens of the premise that are read, by the pair's place
         for place, (premise, claim) in enumerate(zip(premises, claims, strict=True)):
-            space = room - len(claim)
             if not len(claim) or not len(premise):
                 found[place] = Judgement(None, f"{'the claim' if len(premise) else 'the passage'} has no text")
-            elif space < min(LEAST_WINDOW, len(premise)):
+            elif (span := beside(premise, claim, room)) is not None:
+                read[place] = span
+            else:
                 found[place] = Judgement(
                     None, f"the claim has {len(claim)} tokens; allowed: {room - LEAST_WINDOW} beside a passage"
                 )
-            else:
-                if len(premise) > space:
-                    windows[place] = nearest(premise, claim, space)
-                places.append(place)
-                lengths.append(min(len(premise), space) + len(claim) + frame.size)
+        places = list(read)
+        lengths = [read[place][1] - read[place][0] + len(claims[place]) + frame.size for place in places]
         for batch in batches(lengths, self.batch_tokens, self.length, self.devices.count):
             its = [places[i] for i in batch.places]
-            rows = [(premises[i][slice(*windows[i])] if i in windows else premises[i], claims[i]) for i in its]
+            rows = [(premises[i][slice(*read[i])], claims[i]) for i in its]
             for i, q in zip(its, self._distributions(batch, rows), strict=True):
-                window = self.tokens.place(pairs[i][0], *windows[i]) if i in windows else None
+                whole = read[i] == (0, len(premises[i]))
+                window = None if whole else self.tokens.place(pairs[i][0], *read[i])
                 if np.isfinite(q).all():
                     found[i] = Judgement((float(q[0]), float(q[1]), float(q[2])), window=window)
                 else:
                     found[i] = Judgement(None, "the model gave no finite numbers", window)
         return [one for one in found if one is not None]
 
-    def _distributions(self, batch: Batch, rows: list[tuple[Any, Any]]) -> Float[np.ndarray, "N 3"]:
+    def _distributions(self, batch: Batch, rows: list[tuple[Ids, Ids]]) -> Float[np.ndarray, "N 3"]:
         """The distributions of the rows of one batch, no probability below `LEAST`, rounded to 6 digits so that equal
         runs have equal files."""
-        ids = np.full((batch.rows, batch.length), self.tokens.pad, np.int32)
-        types = np.zeros_like(ids)
-        mask = np.zeros_like(ids)
-        for row, (premise, claim) in enumerate(rows):
-            mask[row, : self.tokens.frame.fill(ids[row], types[row], premise, claim)] = 1
-        logits = np.asarray(self.network.logits(*self.devices.shared(ids, mask, types)), np.float64)[: len(rows)]
+        filled = self.tokens.filled(self.tokens.frame, rows, batch.rows, batch.length)
+        logits = np.asarray(self.network.logits(*self.devices.shared(*filled)), np.float64)[: len(rows)]
         q = LEAST + (1 - len(DISTRIBUTED) * LEAST) * self.labels.distribution(logits)
         rounded: Float[np.ndarray, "N 3"] = np.round(q, 6)
         return rounded
@@ -364,27 +323,8 @@ def read_judgements(text: str, count: int) -> list[Judgement] | None:
         ]
     except (ValueError, TypeError, LookupError):
         return None
-    good = all(one.distribution is None or _is_distribution(one.distribution) for one in made)
+    good = all(one.distribution is None or is_distribution(one.distribution) for one in made)
     return made if good and len(made) == count else None
-
-
-def _is_distribution(q: Distribution) -> bool:
-    return min(q) >= 0 and abs(sum(q) - 1) < 1e-3
-
-
-def tokens_of(folder: ModelFolder, network: Network) -> Tokens:
-    """The tokenizer of a folder. Raises `InputError`, also where it has tokens that the network has no embedding of."""
-    made = folder.tokenizer()
-    most, room = max(made.get_vocab(with_added_tokens=True).values(), default=0), network.architecture.vocabulary
-    if most >= room:
-        raise InputError(
-            Fault(
-                f"the tokenizer's largest id is {most}, and the model has {room} embeddings; allowed: the tokenizer "
-                "that the model was trained with",
-                file=str(folder.path / TOKENIZER),
-            )
-        )
-    return Tokens(made, pad=network.architecture.pad)
 
 
 def _calibration_in(folder: ModelFolder) -> Calibration:

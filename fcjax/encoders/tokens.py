@@ -6,7 +6,7 @@ it encodes itself, so that no family needs a rule of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """Tokens that are no text's."""
+        """Special tokens."""
         return len(self.first) + len(self.middle) + len(self.last)
 
     def fill(self, ids: Ids, types: Ids, premise: Ids, hypothesis: Ids) -> int:
@@ -58,7 +58,16 @@ class SingleFrame:
 
     @property
     def size(self) -> int:
+        """Special tokens."""
         return len(self.first) + len(self.last)
+
+    def fill(self, ids: Ids, types: Ids, text: Ids) -> int:
+        """Write a text into the beginning of `ids`; returns its length."""
+        at = 0
+        for part in (self.first, text, self.last):
+            ids[at : at + len(part)] = part
+            at += len(part)
+        return at
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +101,16 @@ class Tokens:
                 self._ids[text] = ids = np.array(one.ids, np.int32)
                 self._kept += len(ids)
         return [self._ids[text] for text in texts]
+
+    def filled(
+        self, frame: Frame | SingleFrame, rows: Sequence[tuple[Ids, ...]], count: int, length: int
+    ) -> tuple[Int[np.ndarray, "B L"], Int[np.ndarray, "B L"], Int[np.ndarray, "B L"]]:
+        """Ids, mask and types of a batch of `count` rows of `length` tokens; spare rows and tokens are masked."""
+        ids = np.full((count, length), self.pad, np.int32)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        for row, texts in enumerate(rows):
+            mask[row, : frame.fill(ids[row], types[row], *texts)] = 1
+        return ids, mask, types
 
     def forget(self) -> None:
         """Forget all texts."""

@@ -1,4 +1,4 @@
-"""Fine-tuning of an encoder on labelled pairs, such that a killed run goes on where it was (SPEC 8, 9).
+"""Fine-tuning of an encoder on labelled pairs, such that a killed run resumes (SPEC 8, 9).
 
 Everything that happens follows from the pairs, the plan and the base: the order of batches, dropout and the schedule
 are functions of the seed and the step. The state is saved now and then, and the same weights come out however often a
@@ -22,9 +22,10 @@ from jaxtyping import Float, Int
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import InputError, SettingsError, counted
+from fcjax.encoders.batches import bucket
 from fcjax.encoders.network import Network
 from fcjax.encoders.tokens import Ids, Tokens
-from fcjax.encoders.windows import nearest
+from fcjax.encoders.windows import beside
 from fcjax.io.training_state import TrainingState
 
 LENGTHS: Final = (64, 96, 128, 192, 256, 384, 512)
@@ -92,10 +93,8 @@ class Rows:
         premises, claims = tokens.of([p for p, _ in pairs]), tokens.of([c for _, c in pairs])
         made, kept = [], []
         for premise, claim, label in zip(premises, claims, labels, strict=True):
-            space = length - tokens.frame.size - len(claim)
-            if len(premise) and len(claim) and space >= min(32, len(premise)):
-                start, end = nearest(premise, claim, space)
-                made.append((premise[start:end], claim))
+            if len(premise) and len(claim) and (span := beside(premise, claim, length - tokens.frame.size)):
+                made.append((premise[slice(*span)], claim))
                 kept.append(label)
         if not made:
             raise InputError(f"none of {counted(len(pairs), 'pair')} has words and fits into {length} tokens")
@@ -111,10 +110,10 @@ class Trainer:
     def __init__(self, network: Network, tokens: Tokens, plan: TrainingPlan, train: Rows, held_out: Rows):
         self.network, self.tokens, self.plan, self.train, self.held_out = network, tokens, plan, train, held_out
         self._longest = min(plan.length, network.max_length)
-        per_epoch = -(-len(train.pairs) // plan.batch)
-        steps = max(1, round(plan.epochs * per_epoch))
+        self._per_epoch = -(-len(train.pairs) // plan.batch)  # batches, and so steps
+        steps = max(1, round(plan.epochs * self._per_epoch))
         self.progress = Progress(steps=steps)
-        self._evaluate_every = plan.evaluate_every or max(1, per_epoch // 4)
+        self._evaluate_every = plan.evaluate_every or max(1, self._per_epoch // 4)
         counts = np.bincount(train.labels, minlength=network.classes)
         weights = (
             len(train.labels) / (network.classes * np.maximum(counts, 1)) if plan.balanced else np.ones_like(counts)
@@ -176,7 +175,7 @@ class Trainer:
         return Network(nnx.merge(self._graph, trained, self._frozen))
 
     def resume(self, state: TrainingState) -> None:
-        """Go on from a state, where one was saved. Raises `InputError` and `SettingsError` where that is not possible;
+        """Resume from a state, where one was saved. Raises `InputError` and `SettingsError` where that is not possible;
         nothing has changed then."""
         if (kept := state.load(self._leaves())) is None:
             return
@@ -217,8 +216,8 @@ class Trainer:
 
     def _batches(self, step: int) -> list[Int[np.ndarray, " N"]]:
         """The batches that are left of the epoch that a step is in. Rows of like lengths are together."""
-        size, per_epoch = self.plan.batch, -(-len(self.train.pairs) // self.plan.batch)
-        epoch, at = divmod(step, per_epoch)
+        size = self.plan.batch
+        epoch, at = divmod(step, self._per_epoch)
         chance = np.random.default_rng((self.plan.seed, epoch))
         order, sizes = chance.permutation(len(self.train.pairs)), self.train.sizes(0)
         made: list[Int[np.ndarray, " N"]] = []
@@ -231,19 +230,15 @@ class Trainer:
 
     def _filled(self, rows: Rows, places: Any, count: int) -> dict[str, np.ndarray]:
         """A batch of `count` rows; spare ones have the weight 0."""
-        frame = self.tokens.frame
-        size = max(len(rows.pairs[place][0]) + len(rows.pairs[place][1]) + frame.size for place in places)
-        length = next((one for one in LENGTHS if size <= one <= self._longest), self._longest)
-        ids = np.full((count, length), self.tokens.pad, np.int32)
-        types, mask = np.zeros_like(ids), np.zeros_like(ids)
+        frame, pairs = self.tokens.frame, [rows.pairs[place] for place in places]
+        size = max(len(premise) + len(claim) for premise, claim in pairs) + frame.size
+        ids, mask, types = self.tokens.filled(frame, pairs, count, bucket(size, self._longest, LENGTHS))
         labels, real = np.zeros(count, np.int32), np.zeros(count, np.float32)
-        for row, place in enumerate(places):
-            mask[row, : frame.fill(ids[row], types[row], *rows.pairs[place])] = 1
-            labels[row], real[row] = rows.labels[place], 1
+        labels[: len(pairs)], real[: len(pairs)] = rows.labels[places], 1
         return {"ids": ids, "mask": mask, "types": types, "labels": labels, "real": real}
 
     def _leaves(self) -> dict[str, Any]:
-        """All arrays that training goes on from, by name."""
+        """All arrays that training resumes from, by name."""
         parts = {"now": self._state, "best": self._state[0] if self._best is None else self._best}
         return {
             f"{part}.{number:05d}": leaf

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from math import log
+from typing import Final
 
 import numpy as np
 from jaxtyping import Int
 
 Ids = Int[np.ndarray, " T"]
+
+
+LEAST: Final = 32
+"""Tokens of a passage that must fit beside a claim; else the claim is too long for the model."""
+
+
+def beside(passage: Ids, claim: Ids, room: int) -> tuple[int, int] | None:
+    """The part of a passage, as (start, end), that is read beside a claim where there is `room` for as many tokens of
+    both: all of it, or the nearest window. None where the claim, which is never cut, leaves too little."""
+    space = room - len(claim)
+    return nearest(passage, claim, space) if space >= min(LEAST, len(passage)) else None
 
 
 @lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from fcjax.core.errors import SettingsError, counted
 from fcjax.core.records import DISTRIBUTED, Distribution, Relation
-from fcjax.critic.asker import Asker, Cost, Meter, NoAsker
+from fcjax.critic.asker import Asker, Cost, Meter
 from fcjax.evaluation.baselines import Baselines, Embedder, baselines_of
 from fcjax.evaluation.gate import FEWEST, Gate, gate_of
 from fcjax.evaluation.label_shares import check_in_use, checked_shares
@@ -177,7 +177,7 @@ async def examine(
     if in_use is not None:
         in_use = checked_shares(in_use)
         check_in_use(pairs, in_use)
-    asker = Meter(NoAsker() if client is None else client if isinstance(client, Asker) else Asker(client))
+    asker = Meter(client if isinstance(client, Asker) else Asker(client))
     if model.calibration is not None:
         model.check(model.calibration, asker.model)
     relations = await ask_pairs(pairs.pairs, asker, model, window=window, progress=progress)

@@ -14,7 +14,7 @@ import orjson
 from fcjax.core.errors import Fault, InputError
 from fcjax.core.prompts import Prompt
 from fcjax.core.records import Case
-from fcjax.critic.asker import NoAsker
+from fcjax.critic.asker import Asker
 from fcjax.critic.relation_stream import RelationConfig, RelationCounts, is_ready, questions, relate_cases, unusable
 from fcjax.graph.selection import Version
 from fcjax.io.client import Client
@@ -58,9 +58,7 @@ def relate_file(
             return Finished(orjson.dumps(case_to_dict(case)))
 
         cases = _cases(run.path, limit)
-        related = relate_cases(
-            cases, client or NoAsker(), how, window=window, counts=counts, progress=run.observer.pairs
-        )
+        related = relate_cases(cases, Asker(client), how, window=window, counts=counts, progress=run.observer.pairs)
         run.write_cases(related, finish, [client] if client else [], has_answers=lambda: counts.n_failed < counts.pairs)
     return counts
 

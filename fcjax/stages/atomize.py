@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -112,18 +113,10 @@ class Atomizer:
         answer), and `reason` in `extra` says so in words. Where a part of the response has no answer, the atoms are not
         known, and the status is `atomize_failed`. A case that has atoms, or has failed otherwise, comes back as it is.
         """
-        if case.atoms is not None or (case.status.failed and case.status is not Status.ATOMIZE_FAILED):
-            return case
-        response = case.response
-        if response is None:
-            return ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
         trace: dict[str, Any] = {"template": self.template.name, "prompts": 0}
-        if not any(sign.isalnum() for sign in response):
-            case = replace(case, extra=traced(case, "atomize", trace))
-            return ended(case, Status.NO_ATOMS, "the response has no words", ())
-        if declines(response):
-            case = replace(case, extra=traced(case, "atomize", trace))
-            return ended(case, Status.REFUSED, "the response declines to answer", ())
+        if (done := without_work(case, trace)) is not None:
+            return done
+        response = case.response or ""
         counted = CountingAsk(ask)
         work = _Work(self, case.query or "", response, counted, reject)
         spans = _spans(response, 0, len(response), self.chunk)
@@ -260,9 +253,7 @@ def _with(case: Case, parts: list[_Part]) -> Case:
         return ended(case, Status.ATOMIZE_FAILED, f"{where}{why}", None)
     facts = dict.fromkeys(fact for part in parts for fact in part.facts)
     if facts:
-        atoms = tuple(Atom(id=f"a{i}", text=fact) for i, fact in enumerate(facts))
-        extra = {key: value for key, value in case.extra.items() if key != "reason" or not case.status.failed}
-        return replace(case, atoms=atoms, status=Status.OK, extra=extra)
+        return with_atoms(case, facts)
     if any(part.refused for part in parts):
         return ended(case, Status.REFUSED, "the response declines to answer", ())
     return ended(case, Status.NO_ATOMS, "the model found no factual claim in the response", ())
@@ -282,6 +273,30 @@ def _told(parts: list[_Part], prompts: int) -> dict[str, Any]:
         "asked_again": sum(part.passages for part in parts),
         "added": sum(len(part.facts) for part in parts if part.passages),
     }
+
+
+def without_work(case: Case, trace: Mapping[str, Any]) -> Case | None:
+    """The case as it comes back where there is nothing to split, with the `trace` of the stage: it has atoms or has
+    failed otherwise, or its response is missing, has no words, or declines to answer. None where there is."""
+    if case.atoms is not None or (case.status.failed and case.status is not Status.ATOMIZE_FAILED):
+        return case
+    response = case.response
+    if response is None:
+        return ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
+    if not any(sign.isalnum() for sign in response):
+        case = replace(case, extra=traced(case, "atomize", trace))
+        return ended(case, Status.NO_ATOMS, "the response has no words", ())
+    if declines(response):
+        case = replace(case, extra=traced(case, "atomize", trace))
+        return ended(case, Status.REFUSED, "the response declines to answer", ())
+    return None
+
+
+def with_atoms(case: Case, texts: Iterable[str]) -> Case:
+    """The case with an atom for each text, and without the failure of an earlier run."""
+    atoms = tuple(Atom(id=f"a{i}", text=text) for i, text in enumerate(texts))
+    extra = {key: value for key, value in case.extra.items() if key != "reason" or not case.status.failed}
+    return replace(case, atoms=atoms, status=Status.OK, extra=extra)
 
 
 def ended(case: Case, status: Status, reason: str, atoms: tuple[Atom, ...] | None) -> Case:

@@ -194,7 +194,7 @@ class RelationModel:
                     f"calibration is {self.calibration!r:.60}; allowed: a Calibration (load_calibration reads its "
                     "file), or None"
                 )
-            self.calibration.check(self.calibration.model, self.style, self.template.name)
+            self.check(self.calibration, self.calibration.model)
             self.calibration.check_gate()
 
     @property

@@ -19,13 +19,12 @@ from typing import Any, Final
 
 from fcjax.core.errors import SettingsError
 from fcjax.core.languages import language_of, script_of
-from fcjax.core.records import Atom, Case, Status
+from fcjax.core.records import Case, Status
 from fcjax.stages.answers import Ask, Reject
-from fcjax.stages.atomize import LONGEST, ended
+from fcjax.stages.atomize import LONGEST, ended, with_atoms, without_work
 from fcjax.stages.chunks import chunks
 from fcjax.stages.claim_words import claim_words
 from fcjax.stages.claim_words import sentences as claiming
-from fcjax.stages.parsing.refusals import declines
 from fcjax.stages.traces import traced
 
 WINDOW: Final = 2000
@@ -92,18 +91,10 @@ class SentenceAtomizer:
         Without any, they are (), and status and `reason` say why, as `Atomizer.run` does. The trace of the stage names
         the atomizer and the language. A case that has atoms, or has failed otherwise, comes back as it is.
         """
-        if case.atoms is not None or (case.status.failed and case.status is not Status.ATOMIZE_FAILED):
-            return case
-        response = case.response
-        if response is None:
-            return ended(case, Status.INVALID_INPUT, "there is no response to extract facts from", None)
         trace: dict[str, Any] = {"atomizer": "sentences", "pronouns": "kept", "prompts": 0}
-        if not any(sign.isalnum() for sign in response):
-            case = replace(case, extra=traced(case, "atomize", trace))
-            return ended(case, Status.NO_ATOMS, "the response has no words", ())
-        if declines(response):
-            case = replace(case, extra=traced(case, "atomize", trace))
-            return ended(case, Status.REFUSED, "the response declines to answer", ())
+        if (done := without_work(case, trace)) is not None:
+            return done
+        response = case.response or ""
         trace["language"] = language = _base(self.language) if self.language else guessed_language(response)
         fixed = self.language is not None
         if len(response) > _THREAD:
@@ -115,9 +106,7 @@ class SentenceAtomizer:
         case = replace(case, extra=traced(case, "atomize", trace))
         if not texts:
             return ended(case, Status.NO_ATOMS, "the response makes no factual claim", ())
-        atoms = tuple(Atom(id=f"a{i}", text=text) for i, text in enumerate(texts))
-        extra = {key: value for key, value in case.extra.items() if key != "reason" or not case.status.failed}
-        return replace(case, atoms=atoms, status=Status.OK, extra=extra)
+        return with_atoms(case, texts)
 
 
 def sentences(response: str, language: str, fixed: bool = True) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from fcjax.core.errors import InputError, OutputError, SettingsError
+from fcjax.encoders.encoder import tokens_of
 from fcjax.encoders.network import Network
-from fcjax.encoders.relation_model import tokens_of
 from fcjax.encoders.training import Rows, Trainer, TrainingPlan, held_out_of
 from fcjax.io.model_folder import open_model
 from fcjax.io.training_state import TrainingState
