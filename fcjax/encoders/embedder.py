@@ -54,9 +54,3 @@ class Embedder(Encoder):
         where = {text: place for place, text in enumerate(distinct)}
         found: Float[np.ndarray, "N H"] = whole[[where[text] for text in texts]]
         return found
-
-    def cosines(self, pairs: Sequence[tuple[str, str]]) -> Float[np.ndarray, " N"]:
-        """The cosine of the embeddings of each pair of texts, float64, from -1 to 1."""
-        left, right = self.embed([a for a, _ in pairs]), self.embed([b for _, b in pairs])
-        cosines: Float[np.ndarray, " N"] = np.clip(np.einsum("nh,nh->n", left, right, dtype=np.float64), -1, 1)
-        return cosines

@@ -23,6 +23,8 @@ Ids = Int[np.ndarray, " T"]  # int32
 
 KEPT: Final = 1 << 24
 """Tokens that are remembered at most; then all are forgotten: a run comes back to a text soon, or not at all."""
+PLACED: Final = 64
+"""Texts whose tokens' places are remembered at most: a long passage is read beside one claim after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Tokens:
     frame: Frame = field(init=False)
     single: SingleFrame = field(init=False)
     _ids: dict[str, Ids] = field(init=False, default_factory=dict)
+    _offsets: dict[str, list[tuple[int, int]]] = field(init=False, default_factory=dict)
     _kept: int = field(init=False, default=0)
     _lock: Lock = field(init=False, default_factory=Lock)  # models with other calibrations share this
 
@@ -119,7 +122,11 @@ class Tokens:
 
     def place(self, text: str, start: int, end: int) -> tuple[int, int]:
         """The characters of a text that its tokens from `start` to `end` are of."""
-        offsets = self.tokenizer.encode(_clean(text), add_special_tokens=False).offsets
+        if (offsets := self._offsets.get(text)) is None:
+            if len(self._offsets) == PLACED:
+                self._offsets.clear()
+            offsets = self.tokenizer.encode(_clean(text), add_special_tokens=False).offsets
+            self._offsets[text] = offsets
         return offsets[start][0], offsets[end - 1][1]
 
 

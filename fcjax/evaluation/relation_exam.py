@@ -324,10 +324,8 @@ def _usable(q: Float[np.ndarray, "N 3"], answers: Int[np.ndarray, " N"]) -> bool
 
 def _unusable(methods: Mapping[str, int]) -> str:
     why = "no reply has logprobs" if set(methods) == {"default"} else "every answer has the same probability"
-    return (
-        f"no usable probabilities: {why}; accuracy rests on the labels alone, and no temperature was fitted "
-        "(--votes N asks several times instead)"
-    )
+    advice = "" if set(methods) == {"local"} else " (--votes N asks several times instead)"
+    return f"no usable probabilities: {why}; accuracy rests on the labels alone, and no temperature was fitted{advice}"
 
 
 def _warnings(

@@ -87,12 +87,12 @@ class Encoder(nnx.Module):
         self.layers = stacked(lambda: Layer(arch), arch.layers)
         self.arch = arch
 
-    def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False, remat=False):
+    def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False):
         embedding_key, layer_key = keys(key, 2)
         x = self.embeddings(ids, types, dtype, embedding_key)
         bias = masked(mask)
         last, all_ = through(
-            self.layers, x, lambda layer, x, _, key: layer(x, bias, key), layer_key, every=every, remat=remat
+            self.layers, x, lambda layer, x, _, key: layer(x, bias, key), layer_key, every=every
         )
         return last, (jnp.concatenate([x[None], all_]) if every else None)
 

@@ -181,7 +181,7 @@ class Encoder(nnx.Module):
         self.positions = Table(2 * arch.span, arch.hidden) if arch.relative else None
         self.position_norm = Norm(arch.hidden, arch.epsilon) if arch.norm_positions else None
 
-    def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False, remat=False):
+    def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False):
         embedding_key, first_key, kernel_key, layer_key = keys(key, 4)
         x = self.embeddings(ids, mask, types, dtype, embedding_key)
         bias, table, seen = masked(mask), None, [x]
@@ -195,7 +195,7 @@ class Encoder(nnx.Module):
         seen = jnp.stack(seen) if every else None
         if self.layers is not None:
             x, all_ = through(
-                self.layers, x, lambda layer, x, _, key: layer(x, bias, table, key), layer_key, every=every, remat=remat
+                self.layers, x, lambda layer, x, _, key: layer(x, bias, table, key), layer_key, every=every
             )
             seen = jnp.concatenate([seen, all_]) if every else None
         return x, seen

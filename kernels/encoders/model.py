@@ -49,8 +49,7 @@ class Model(nnx.Module):
     """An encoder of any family, with a head or without.
 
     `ids`, `mask` (1: a token, 0: padding) and `types` (0: premise, 1: hypothesis, where the family has them) are [B, L]
-    int32. Features are computed in `dtype`. A `key` switches dropout on, for training; `remat` is for training on a
-    device with little memory.
+    int32. Features are computed in `dtype`. A `key` switches dropout on, for training.
     """
 
     def __init__(self, arch, *, head=True, dtype="float32"):
@@ -59,12 +58,12 @@ class Model(nnx.Module):
         self.dtype = dtype
         self.arch = arch
 
-    def __call__(self, ids, mask, types, *, key=None, remat=False):
+    def __call__(self, ids, mask, types, *, key=None):
         """Logits [B, K], float32."""
-        if key is None and not remat and isinstance(self.arch, Bert):  # the head reads the first token alone
+        if key is None and isinstance(self.arch, Bert):  # the head reads the first token alone
             return self.head(self.encoder.first_token(ids, mask, types, dtype=self.dtype), mask)
         encoder_key, head_key = keys(key, 2)
-        hidden, _ = self.encoder(ids, mask, types, dtype=self.dtype, key=encoder_key, remat=remat)
+        hidden, _ = self.encoder(ids, mask, types, dtype=self.dtype, key=encoder_key)
         return self.head(hidden, mask, head_key)
 
     def hidden(self, ids, mask, types):

@@ -93,7 +93,7 @@ class Encoder(nnx.Module):
         self.norm = Norm(arch.hidden, arch.epsilon, bias=arch.norm_bias)
         self.arch = arch
 
-    def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False, remat=False):
+    def __call__(self, ids, mask, types, *, dtype=jnp.float32, key=None, every=False):
         arch, length = self.arch, ids.shape[1]
         embedding_key, first_key, layer_key = keys(key, 3)
         embedded = self.embeddings(ids, dtype, embedding_key)
@@ -109,6 +109,6 @@ class Encoder(nnx.Module):
         x = call(self.first, embedded, local[0], first_key)
         seen = jnp.stack([embedded, x]) if every else None
         if self.layers is not None:
-            x, all_ = through(self.layers, x, call, layer_key, each=local[1:], every=every, remat=remat)
+            x, all_ = through(self.layers, x, call, layer_key, each=local[1:], every=every)
             seen = jnp.concatenate([seen, all_]) if every else None
         return self.norm(x), seen

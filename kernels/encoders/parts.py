@@ -141,12 +141,11 @@ def stacked(make, number):
     return nnx.merge(graph, jax.tree.map(lambda array: jnp.broadcast_to(array, (number, *array.shape)), weights))
 
 
-def through(layers, x, call, key, *, each=None, every=False, remat=False):
+def through(layers, x, call, key, *, each=None, every=False):
     """Features after all layers of a `stacked` module, which is compiled once for all of them.
 
     `call(layer, x, own, key)` gives the features after one layer; `own` is that layer's part of `each`, arrays
-    [layers, ...]. With `every`, also the features after each layer, [layers, B, L, H]; else None. With `remat`,
-    training keeps the features between the layers alone and computes the rest again.
+    [layers, ...]. With `every`, also the features after each layer, [layers, B, L, H]; else None.
     """
     graph, weights = nnx.split(layers)
     number = jax.tree.leaves(weights)[0].shape[0]
@@ -157,7 +156,7 @@ def through(layers, x, call, key, *, each=None, every=False, remat=False):
         return x, (x if every else None)
 
     own_keys = None if key is None else jax.random.split(key, number)
-    return jax.lax.scan(jax.checkpoint(body) if remat else body, x, (weights, each, own_keys))
+    return jax.lax.scan(body, x, (weights, each, own_keys))
 
 
 def mean_pool(hidden, mask):

@@ -50,17 +50,6 @@ def test_a_long_text_has_the_mean_of_its_windows(embedder):
     assert made == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
 
 
-def test_cosines(embedder):
-    pairs = [(TEXTS[0], TEXTS[0]), (TEXTS[0], TEXTS[1]), (TEXTS[1], TEXTS[0]), ("", TEXTS[0]), ("", "")]
-    made = embedder.cosines(pairs)
-    assert made.dtype == np.float64
-    assert made[0] == pytest.approx(1, abs=1e-6)
-    assert made[1] == made[2] != pytest.approx(1, abs=1e-6)
-    assert made[3:].tolist() == [0, 0]
-    assert (np.abs(made) <= 1).all()
-    assert embedder.cosines([]).shape == (0,)
-
-
 @pytest.mark.parametrize("length", [15, 0, 1.5, None])
 def test_lengths_out_of_range_are_refused(embedder, length):
     with pytest.raises(SettingsError, match="length"):

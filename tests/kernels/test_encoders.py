@@ -83,20 +83,17 @@ def test_gradients_are_finite_and_reach_every_weight(family):
     module, (ids, mask, types) = random_network(family).module, random_inputs(family)
     graph, weights = nnx.split(module, nnx.Param)
 
-    def loss(weights, mask, remat):
-        logits = nnx.merge(graph, weights)(ids, mask, types, remat=remat)
+    def loss(weights, mask):
+        logits = nnx.merge(graph, weights)(ids, mask, types)
         return jnp.mean(jax.nn.log_softmax(logits)[:, 0])
 
-    gradient = jax.jit(jax.grad(loss), static_argnums=2)
-    plain = gradient(weights, mask, False)
-    for path, leaf in nnx.to_flat_state(plain):
+    gradient = jax.jit(jax.grad(loss))
+    for path, leaf in nnx.to_flat_state(gradient(weights, mask)):
         size = np.abs(leaf[...]).max()
         assert np.isfinite(size), path
         assert size > 0, path
-    again = gradient(weights, mask, True)
-    jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, atol=1e-5), plain, again)
     mask[1] = 0
-    emptied = jax.tree.leaves(gradient(weights, mask, False))
+    emptied = jax.tree.leaves(gradient(weights, mask))
     assert all(np.isfinite(leaf).all() for leaf in emptied)
 
 
