@@ -91,9 +91,7 @@ class Encoder(nnx.Module):
         embedding_key, layer_key = keys(key, 2)
         x = self.embeddings(ids, types, dtype, embedding_key)
         bias = masked(mask)
-        last, all_ = through(
-            self.layers, x, lambda layer, x, _, key: layer(x, bias, key), layer_key, every=every
-        )
+        last, all_ = through(self.layers, x, lambda layer, x, _, key: layer(x, bias, key), layer_key, every=every)
         return last, (jnp.concatenate([x[None], all_]) if every else None)
 
     def first_token(self, ids, mask, types, *, dtype=jnp.float32):
