@@ -20,6 +20,7 @@ from fcjax.core.passages import Retriever
 from fcjax.critic.calibration_file import read_calibration
 from fcjax.critic.critic import Critic
 from fcjax.critic.relation_stream import RelationConfig
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files.small import read_small
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.retrievers.cached import Cached
@@ -127,7 +128,8 @@ def relation_model(parameters: dict[str, Any], access: ModelAccess, template: st
     if folder is not None:
         if template is not None:
             raise SettingsError(f"--template {template} has no effect with --relation-model; remove one of them")
-        from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
+        use_persistent_cache()
+        from fcjax.encoders.relation_model import LocalRelationModel  # loads jax, which looks for its cache then
 
         forced = force is not False
         model: Relater = LocalRelationModel.open(folder, store=access.store, calibration=calibration, force=forced)

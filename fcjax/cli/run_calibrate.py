@@ -22,6 +22,7 @@ from fcjax.evaluation.plots import check_plot, reliability
 from fcjax.evaluation.relation_exam import Exam, examine, questions_of
 from fcjax.evaluation.relation_pairs import LabelledPairs, read_pairs
 from fcjax.evaluation.reliability import sets_of
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files.streams import check_folder, refuse_input, write_lines
 from fcjax.io.own_loop import in_own_loop
 from fcjax.io.stats import CostEstimate
@@ -75,7 +76,8 @@ def run(
             return
         embedder: Embedder | None = None
         if embedding is not None:
-            from fcjax.encoders.embedder import Embedder as LocalEmbedder  # loads jax
+            use_persistent_cache()
+            from fcjax.encoders.embedder import Embedder as LocalEmbedder  # loads jax, which looks for its cache then
 
             embedder = LocalEmbedder.open(embedding)
         exam = _examined(ctx, pairs, model, access, in_use, embedder, bar=not quiet)
@@ -90,10 +92,11 @@ def run(
 
         aside = out == "-"
         show(draw_exam(exam), stderr=aside)
-        cost = f"{exam.cost.prompt_tokens:,} input and {exam.cost.completion_tokens:,} output tokens"
-        prompts = shell.counted(exam.cost.prompts, "prompt")
-        shell.echo(f"{prompts}, {cost}; cost {dollars(exam.cost.dollars)}", err=aside)
-        shell.echo(client_lines(stats)[0], err=aside)
+        if access.client_or_none is not None:  # else nothing was asked
+            cost = f"{exam.cost.prompt_tokens:,} input and {exam.cost.completion_tokens:,} output tokens"
+            prompts = shell.counted(exam.cost.prompts, "prompt")
+            shell.echo(f"{prompts}, {cost}; cost {dollars(exam.cost.dollars)}", err=aside)
+            shell.echo(client_lines(stats)[0], err=aside)
         if out not in (None, "-") and (made := exam.calibration):
             shell.echo(f"calibration {made.digest} of {shell.counted(made.n_pairs, 'pair')} in {out}")
     for warning in () if quiet else exam.warnings:

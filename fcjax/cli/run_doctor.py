@@ -11,6 +11,7 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.client import open_transport, timeouts_of
 from fcjax.core.terminal import visible
+from fcjax.inference.backend import use_persistent_cache
 from fcjax.runs.doctor import Check, examine
 
 _COLORS: Final = {"good": "green", "limited": "yellow", "bad": "red"}
@@ -58,7 +59,8 @@ def run(
 
 
 def _run_local(ctx: click.Context, folder: str, pairs: int, *, quiet: bool, as_json: bool) -> NoReturn:
-    from fcjax.runs.local_doctor import examine_folder  # loads jax
+    use_persistent_cache()
+    from fcjax.runs.local_doctor import examine_folder  # loads jax, which looks for its cache then
 
     found: list[Check] = []
     for finding in examine_folder(folder, pairs=pairs):

@@ -34,8 +34,8 @@ def check_labels(pairs: LabelledPairs) -> None:
     """Raise `InputError` where no calibration can be fitted, as all pairs have one label."""
     if len(pairs.labels) < 2:
         (label,) = pairs.labels
-        disputed = f"; {counted(len(pairs.disputed), 'pair')} with different labels left out" if pairs.disputed else ""
+        disputed = f" ({counted(len(pairs.disputed), 'pair')} with different labels left out)" if pairs.disputed else ""
         raise InputError(
-            f"all pairs have the label {label}{disputed}, to which no calibration can be fitted; "
+            f"no calibration can be fitted: all pairs have the label {label}{disputed}; "
             "allowed: pairs of at least two labels, better of all three"
         )

@@ -141,7 +141,7 @@ def test_a_refusal_says_what_was_left_out_before(run, server, tmp_path):
     complaints = done.stderr.decode()
     assert 'label is "faux"' in complaints
     assert "1 row skipped" in complaints
-    assert "all pairs have the label neutral; 1 pair with different labels left out" in complaints
+    assert "all pairs have the label neutral (1 pair with different labels left out)" in complaints
 
 
 def test_options_are_checked(run, source, server, tmp_path):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jax
 import model_folders as tiny
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from fcjax.core.errors import InputError, OutputError, SettingsError
 from fcjax.encoders.encoder import tokens_of
@@ -30,24 +28,6 @@ def toy(n, seed=0):
         pairs.append((f"Town {number % 90} has {chance.integers(10, 99)} wells {word}.", "It is high."))
         labels.append(label)
     return pairs, labels
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    """Every trainer compiles its step; those of one plan are compiled once."""
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module")
