@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fcjax.core.errors import Fault, InputError, SettingsError
 from fcjax.core.records import Case
+from fcjax.io.files.fields import check_depth
 from fcjax.io.files.objects import Item, Row, kind, read_objects, seen
 from fcjax.io.files.streams import Source, display_name, opened
 
@@ -166,6 +167,7 @@ def parse_each(
             fields = Fields(item.value)
             try:
                 fields.check()
+                check_depth(fields.values)
                 unit = parse(fields, origin)
                 fields.check()
             except InputError as error:

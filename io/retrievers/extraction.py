@@ -10,6 +10,7 @@ import codecs
 import io
 import re
 import time
+from string import ascii_lowercase, digits
 from typing import Final
 
 from fcjax.core.words import mended
@@ -41,6 +42,8 @@ _META: Final = re.compile(
 _MARKUP: Final = re.compile(
     rb"\A\s*(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+html|html|head|body|meta|title)\b", re.I | re.S
 )
+_IN_TYPES: Final = frozenset(ascii_lowercase + digits + ".+-_")
+_LONGEST_HEADER: Final = 1000
 _DECLARATION: Final = re.compile(r"\A\s*<\?xml[^>]*\?>")
 _PAID: Final = re.compile(r"""["']isAccessibleForFree["']\s*:\s*["']?false""", re.I)
 # What a page says that is called otherwise on the wire: the web reads Latin 1 as Windows 1252, and so on.
@@ -59,6 +62,22 @@ class ExtractionTimeoutError(ExtractionError):
 
 class OutOfTime(BaseException):
     """Raised by a timer in the midst of a document; not an `Exception`, which parsers catch."""
+
+
+def content_type(header: str) -> tuple[str, str | None]:
+    """The type of a Content-Type header, without parameters and in lower case, and its charset if it names one.
+
+    A header that names no type has the type "". Comments are not read: parsers of mail headers, which aiohttp uses for
+    this, descend into nested ones.
+    """
+    first, *parameters = header[:_LONGEST_HEADER].split(";")
+    kind, slash, more = first.partition("(")[0].strip().lower().partition("/")
+    declared = f"{kind}/{more}" if slash and kind and more and _IN_TYPES.issuperset(kind + more) else ""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            return declared, value.strip(" \t\"'") or None
+    return declared, None
 
 
 def kind_of(content_type: str, head: bytes) -> str | None:

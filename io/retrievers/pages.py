@@ -27,7 +27,7 @@ from fcjax.io.outcome import Again, Refused, read_exception, retry_after, scrubb
 from fcjax.io.pacing import Clock, RealClock, Retry
 from fcjax.io.retrievers.domains import Domains
 from fcjax.io.retrievers.excerpts import LENGTH, excerpt
-from fcjax.io.retrievers.extraction import PDF, ExtractionError, ExtractionTimeoutError, kind_of
+from fcjax.io.retrievers.extraction import PDF, ExtractionError, ExtractionTimeoutError, content_type, kind_of
 from fcjax.io.retrievers.extraction_workers import WORKERS, Workers
 from fcjax.io.retrievers.ssrf_guard import REFUSED, Guard, LinkError
 from fcjax.io.retrievers.user_agent import user_agent as our_name
@@ -242,7 +242,7 @@ class PageReader:
             return read_exception(error)
 
     async def _body(self, response: aiohttp.ClientResponse) -> _Fetched | Refused:
-        declared = response.content_type if "content-type" in response.headers else ""
+        declared, charset = content_type(response.headers.get("content-type", ""))
         body = bytearray()
         kind = None
         most = self._limits.size
@@ -261,7 +261,7 @@ class PageReader:
             return Refused("unsupported", f"it is {declared or 'binary'}; allowed: HTML, plain text and PDF")
         if cut and kind == PDF:
             return Refused("too_large", f"the PDF has more than {most:,} bytes")
-        return _Fetched(str(response.url), kind, bytes(body[:most]), response.charset, cut)
+        return _Fetched(str(response.url), kind, bytes(body[:most]), charset, cut)
 
     def _opened(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(

@@ -68,6 +68,13 @@ def test_factscore(tmp_path):
     assert rows[2].value.skipped == "the model gave no output"
 
 
+def test_a_key_that_is_nested_too_deep_to_be_written_is_the_fault_of_its_row(tmp_path):
+    nested = [json.loads("[" * levels + "]" * levels) for levels in (239, 240)]
+    cases, faults = read(read_factscore, tmp_path / "rows.jsonl", *(BIO | {"cat": cat} for cat in nested))
+    assert [case_to_dict(case)["cat"] for case in cases] == nested[:1]
+    assert faults == [(2, "cat", "cat is nested too deep; allowed: at most 240 levels of lists and objects")]
+
+
 def test_factool(tmp_path):
     (case,), faults = read(read_factool, tmp_path / "qa.jsonl", CLAIMS)
     assert faults == []

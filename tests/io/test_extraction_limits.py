@@ -36,6 +36,7 @@ from fcjax.io.retrievers.extraction import (
     PLAIN,
     ExtractionError,
     ExtractionTimeoutError,
+    content_type,
     decode,
     kind_of,
     text_of,
@@ -100,6 +101,35 @@ def test_each_pattern_takes_time_that_is_linear_in_the_worst_text(pattern):
 
 def test_all_patterns_are_timed():
     assert len(PATTERNS) >= 16
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("text/html", ("text/html", None)),
+        ("Text/HTML ; Charset=UTF-8", ("text/html", "UTF-8")),
+        ('text/plain;format=flowed; charset="iso-8859-2"', ("text/plain", "iso-8859-2")),
+        ("application/xhtml+xml;charset=", ("application/xhtml+xml", None)),
+        ("text/html (a comment); charset=utf-8", ("text/html", "utf-8")),
+        ("text/htm" + "(" * 300, ("text/htm", None)),  # aiohttp's reader of such a header ends in a RecursionError
+        ("(" * 30_000, ("", None)),
+        ("text", ("", None)),
+        ("text/", ("", None)),
+        ("/html", ("", None)),
+        ("text/html\x00", ("", None)),
+        ("té/html", ("", None)),
+        ("", ("", None)),
+    ],
+)
+def test_a_content_type_is_read_whatever_the_header(header, expected):
+    assert content_type(header) == expected
+
+
+@given(st.text())
+def test_any_header_has_a_content_type(header):
+    declared, charset = content_type(header)
+    assert declared == "" or declared.count("/") == 1
+    assert charset is None or charset in header
 
 
 def test_a_page_of_comments_is_sniffed_at_once():
