@@ -26,6 +26,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests, workers and the commands that they start compile the same programs; JAX reads this when it is imported.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+# Most of their time would go to optimising programs that run for milliseconds; `make parity` runs them optimised.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # The machine's speed is no property of the code; CI draws the same examples every time.
 settings.register_profile("default", deadline=None)
