@@ -41,6 +41,7 @@ class Terms(NamedTuple):
     rest: np.ndarray  # [N] int64
     unary: np.ndarray  # [N, 2] float64, log: of the rest
     link: np.ndarray  # [N, D, 2, 2] float64, log: by [state of the rest's variable][state of the cover's]
+    wanted: np.ndarray  # [N] bool: whether a joint posterior with a variable of the cover is
     first: np.ndarray  # [T] int64: a factor within the cover, its first variable's bit
     second: np.ndarray  # [T] int64: its second one's; the same one for a unary
     table: np.ndarray  # [T, 4] float64, log: by [state of first][state of second]
@@ -164,8 +165,8 @@ def find(core, label, most, tries):
 
 
 @kernel
-def lay(core, label, component, inside):
-    """The `Terms` of one component."""
+def lay(core, label, component, inside, wanted):
+    """The `Terms` of one component; `wanted [M]` are the edges whose joint posteriors are."""
     degree = core.row[1:] - core.row[:-1]
     cut = np.flatnonzero((label == component) & inside)
     cut = cut[np.argsort(degree[cut], kind="mergesort")]
@@ -186,12 +187,14 @@ def lay(core, label, component, inside):
             first[at], second[at], table[at] = bit[core.tail[e]], bit[core.head[e]], core.table[e]
             at += 1
     link = np.zeros((len(rest), len(cut), 2, 2))
+    asked = np.zeros(len(rest), np.bool_)
     for i in range(len(rest)):
         for k in range(core.row[rest[i]], core.row[rest[i] + 1]):
+            asked[i] |= wanted[core.edge[k]]
             for z in range(2):
                 for s in range(2):
                     link[i, bit[core.column[k]], z, s] = log_weight(core, k, rest[i], z, s)
-    return Terms(cut, rest, core.unary[rest], link, first, second, table)
+    return Terms(cut, rest, core.unary[rest], link, asked, first, second, table)
 
 
 @kernel
@@ -232,8 +235,8 @@ def cost(terms):
 
 
 @kernel
-def write(core, terms, p_cut, p_rest, both_cut, both, p, joint):
-    """Carry the posteriors of one component to `p [K]` and `joint [M, 4]` of the core.
+def write(core, wanted, terms, p_cut, p_rest, both_cut, both, p, joint):
+    """Carry the posteriors of one component to `p [K]` and, of the `wanted [M]` edges, `joint [M, 4]` of the core.
 
     `p_cut [D]`, `p_rest [N]` are P(true), `both_cut [D, D]` and `both [N, D]` P(true, true).
     """
@@ -246,6 +249,8 @@ def write(core, terms, p_cut, p_rest, both_cut, both, p, joint):
         p[terms.rest[i]] = p_rest[i]
     for e in range(len(core.tail)):
         a, b = core.tail[e], core.head[e]
+        if not wanted[e]:
+            continue
         if bit[a] >= 0 and bit[b] >= 0:
             true = both_cut[min(bit[a], bit[b]), max(bit[a], bit[b])]
         elif bit[a] >= 0 and place[b] >= 0:

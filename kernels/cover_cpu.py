@@ -49,7 +49,7 @@ class Sums(NamedTuple):
     cut: np.ndarray  # [D, D]: P(true, true) by bits, the lower one first, but among low bits
     rest: np.ndarray  # [N]: P(true)
     both: np.ndarray  # [N, D]: P(true, true), but for low bits
-    both_low: np.ndarray  # [N, X]: P(true, low bits)
+    both_low: np.ndarray  # [N, X]: P(true, low bits) of those that are wanted
 
 
 @kernel
@@ -70,8 +70,9 @@ def order_rest(terms):
     logged = cover.spans(terms) >= RANGE
     order = np.argsort(logged.astype(np.int8), kind="mergesort")
     ordered = cover.Terms(
-        terms.cut, terms.rest[order], terms.unary[order], terms.link[order], terms.first, terms.second, terms.table
-    )
+        terms.cut, terms.rest[order], terms.unary[order], terms.link[order], terms.wanted[order], terms.first,
+        terms.second, terms.table,
+    )  # fmt: skip
     return ordered, len(order) - logged.sum()
 
 
@@ -120,6 +121,12 @@ def entries(terms):
     low = min(LOW, size)
     middle = (size - low) // 2
     return 2.0 ** (size - low) + 2.0 * count * (2.5 * 2.0**low + 2.0 * 2.0**middle + 2.0 * 2.0 ** (size - low - middle))
+
+
+@kernel
+def _is_four(halves, i):
+    """Whether variable i of the rest and the next three are multiplied together."""
+    return i + 4 <= halves.linear and not (halves.stop[i] or halves.stop[i + 1] or halves.stop[i + 2])
 
 
 @kernel(fastmath=True)
@@ -208,7 +215,7 @@ def _weigh(halves, terms, block, number, log_number, plain, plain_exponent, log_
         number[i, 1] = halves.middle[at, i, 1] * halves.high[above, i, 1]
     i = 0
     while i < linear:
-        if i + 4 <= linear and not (halves.stop[i] or halves.stop[i + 1] or halves.stop[i + 2]):
+        if _is_four(halves, i):
             _times_four(weight, halves.low, i, number)
             i += 4
         else:
@@ -272,7 +279,7 @@ def masses(halves, terms, first, last, log_mass):
         )
 
 
-@kernel(fastmath=True)
+@kernel(fastmath=True, divides=True)
 def _share(weight, a0, a1, p0, p1, out):
     """Add P(variable true, low bits) of a block to `out`; returns the sum."""
     total = 0.0
@@ -282,6 +289,27 @@ def _share(weight, a0, a1, p0, p1, out):
         out[x] += value
         total += value
     return total
+
+
+@kernel(fastmath=True, divides=True)
+def _sum_four(weight, low, i, number, totals):
+    """The sums of `_share` for four variables, with one division and nothing written in the loop."""
+    a0, a1, b0, b1 = low[i, 0], low[i, 1], low[i + 1, 0], low[i + 1, 1]
+    c0, c1, d0, d1 = low[i + 2, 0], low[i + 2, 1], low[i + 3, 0], low[i + 3, 1]
+    p0, p1, q0, q1 = number[i, 0], number[i, 1], number[i + 1, 0], number[i + 1, 1]
+    r0, r1, s0, s1 = number[i + 2, 0], number[i + 2, 1], number[i + 3, 0], number[i + 3, 1]
+    a_sum, b_sum, c_sum, d_sum = 0.0, 0.0, 0.0, 0.0
+    for x in range(len(weight)):
+        a, b, c, d = a1[x] * p1, b1[x] * q1, c1[x] * r1, d1[x] * s1
+        fa, fb, fc, fd = a + a0[x] * p0, b + b0[x] * q0, c + c0[x] * r0, d + d0[x] * s0
+        left, right = fa * fb, fc * fd
+        share = weight[x] / (left * right + LEAST)
+        for_left, for_right = share * right, share * left
+        a_sum += a * fb * for_left
+        b_sum += b * fa * for_left
+        c_sum += c * fd * for_right
+        d_sum += d * fc * for_right
+    totals[i], totals[i + 1], totals[i + 2], totals[i + 3] = a_sum, b_sum, c_sum, d_sum
 
 
 @kernel
@@ -304,7 +332,7 @@ def posteriors(halves, terms, first, last, log_mass, log_z):
     by_low, cut, rest = np.zeros(1 << low), np.zeros((size, size)), np.zeros(count)
     both, both_low = np.zeros((count, size)), np.zeros((count, 1 << low))
     least = log_z + math.log(NEGLIGIBLE / len(log_mass))
-    ones = np.empty(size, np.int64)
+    ones, true = np.empty(size, np.int64), np.empty(count)
     for block in range(first, last):
         if not log_mass[block] >= least:
             continue
@@ -322,21 +350,27 @@ def posteriors(halves, terms, first, last, log_mass, log_z):
                 cut[ones[j], ones[k]] += mass
         if halves.split:
             for d in range(low):
-                true = 0.0
+                within = 0.0
                 for x in range(len(weight)):
-                    true += weight[x] * ((x >> d) & 1)
+                    within += weight[x] * ((x >> d) & 1)
                 for k in range(set_bits):
-                    cut[d, ones[k]] += true
-        for i in range(count):
-            if i < halves.linear:
-                true = _share(weight, halves.low[i, 0], halves.low[i, 1], number[i, 0], number[i, 1], both_low[i])
+                    cut[d, ones[k]] += within
+        i = 0
+        while i < count:
+            if _is_four(halves, i) and not terms.wanted[i : i + 4].any():
+                _sum_four(weight, halves.low, i, number, true)
+                i += 4
+            elif i < halves.linear:
+                true[i] = _share(weight, halves.low[i, 0], halves.low[i, 1], number[i, 0], number[i, 1], both_low[i])
+                i += 1
             else:
-                true = _log_share(
+                true[i] = _log_share(
                     weight, halves.log_low[i, 0], halves.log_low[i, 1], log_number[i, 0], log_number[i, 1], both_low[i]
                 )
-            rest[i] += true
-            for k in range(set_bits):
-                both[i, ones[k]] += true
+                i += 1
+        rest += true
+        for k in range(set_bits):
+            both[:, ones[k]] += true
     return Sums(by_low, cut, rest, both, both_low)
 
 

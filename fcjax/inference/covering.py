@@ -27,6 +27,7 @@ class Covered(NamedTuple):
 
     core: Any  # kernels.cutset.Core
     variables: np.ndarray  # [K] int32: the core's, numbered within the graph
+    wanted: np.ndarray  # [M] bool: edges whose joint posteriors `reduce.restore` takes
     scale: float  # the logarithm of what the core's weights were divided by
     terms: tuple[cover.Terms, ...]  # of the components; none where the cover is too large
     size: int  # variables in the largest of these covers; over what was asked for: the covers are too large
@@ -36,15 +37,15 @@ class Covered(NamedTuple):
 
 def find_cover(g: int, table: GraphBatch, reduced: reduce.Reduced, most: int) -> Covered:
     """A vertex cover of the core of graph g, of `most` variables in each component at most."""
-    core, variables, _, scale = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
+    core, variables, wanted, scale = search.take_core(g, table.node_ptr, table.factor_ptr, reduced)
     label = cover.components(core)
     inside, sizes = cover.find(core, label, most, TRIES)
     size = int(sizes.max())
     if size > most:
-        return Covered(core, variables, scale, (), size, math.inf, math.inf)
-    terms = tuple(cover.lay(core, label, c, inside) for c in range(len(sizes)))
+        return Covered(core, variables, wanted, scale, (), size, math.inf, math.inf)
+    terms = tuple(cover.lay(core, label, c, inside, wanted) for c in range(len(sizes)))
     nanoseconds = OPERATION * sum(cover.cost(part) for part in terms)
-    return Covered(core, variables, scale, terms, size, nanoseconds, max(cover_cpu.entries(part) for part in terms))
+    return Covered(core, variables, wanted, scale, terms, size, nanoseconds, max(cover_cpu.entries(part) for part in terms))
 
 
 def solve(
@@ -67,7 +68,7 @@ def solve(
         log_z += part
         if part == -math.inf:
             return log_z
-        cover.write(core, terms, *posteriors, mine, edges)
+        cover.write(core, found.wanted, terms, *posteriors, mine, edges)
     p[table.node_ptr[g] + found.variables] = mine
     joint[reduced.edge_ptr[g] + reduced.core_edge[table.factor_ptr[g] : table.factor_ptr[g] + len(edges)]] = edges
     reduce.restore(table.node_ptr, reduced, np.array([g]), p, joint)
