@@ -93,7 +93,7 @@ def _colour(core, members, inside):
 
 @kernel
 def _greedy(core, members, seed, most, inside):
-    """Take the variable with the fewest undecided neighbours out of the cover, and these into it, until all are decided.
+    """Decide on one variable after another: that with the fewest undecided neighbours is out, and these are inside.
 
     Ties are broken at random, by the first variable where `seed` is 0. Returns the size, over `most` where it gave up.
     """
@@ -219,10 +219,7 @@ def spans(terms):
 @kernel
 def is_split(terms):
     """Whether a factor within the cover ties the bits of the inner loop to the others."""
-    for t in range(len(terms.first)):
-        if (terms.first[t] < LOW) != (terms.second[t] < LOW):
-            return True
-    return False
+    return ((terms.first < LOW) != (terms.second < LOW)).any()
 
 
 @kernel

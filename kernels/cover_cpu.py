@@ -227,9 +227,7 @@ def _weigh(halves, terms, block, number, log_number, plain, plain_exponent, log_
         for z in range(2):
             log_number[i, z] = halves.log_middle[at, i, z] + halves.log_high[above, i, z]
         for x in range(len(weight)):
-            value = log_add(
-                halves.log_low[i, 0, x] + log_number[i, 0], halves.log_low[i, 1, x] + log_number[i, 1]
-            )
+            value = log_add(halves.log_low[i, 0, x] + log_number[i, 0], halves.log_low[i, 1, x] + log_number[i, 1])
             fraction, power = _split_log(value)
             weight[x] *= 0.5 * fraction
             exponent[x] += power + 1
