@@ -18,8 +18,8 @@ import numpy as np
 
 from fcjax.kernels.compilation import kernel
 
-ROUNDS = 60  # down and up, at most
-DAMPING = 0.4
+ROUNDS = 150  # down and up, at most
+DAMPING = 0.7
 SETTLED = 1e-4  # change of a posterior at which messages have
 FLOOR = -600.0  # log weights under the largest are raised to this, so that all stay finite
 

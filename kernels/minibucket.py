@@ -9,8 +9,9 @@ inequality,
 that makes an upper bound (Liu and Ihler 2011), and an equality where no bucket was split. It holds for any weights and
 however the factors are shared out, so both are fitted. Each pass down the order moves factors of the bucket's variable
 between its mini-buckets until they agree on its posterior (moment matching), and weight away from those of high
-entropy. The pass back up makes the beliefs, the derivatives of the bound. Beliefs only choose among bounds: nothing
-that is rounded or cut off in them can make a bound too low.
+entropy. The pass back up makes the derivatives of the bound, the posteriors that the fitting goes by. They only choose
+among bounds: nothing that is rounded or cut off in them can make a bound too low. Where buckets were split, the
+posteriors that are reported come from `join_graph`, over the same mini-buckets.
 
 Weights are float64 logarithms. A table is indexed by its scope, sorted by step, the first on the top bit.
 
@@ -317,7 +318,7 @@ def _up(buckets, tables):
 
 @kernel
 def bound(core, wanted, i_bound, passes, entries):
-    """An upper bound on the log partition function of one core, the least of some `passes`, and the last one's beliefs.
+    """An upper bound on the log partition function of one core, the least of some `passes`, and posteriors.
 
     Returns (bound, induced width of the order, passes done, `p [K]`, `joint [M, 4]` of the `wanted [M]` edges). Where
     the tables would take more than `entries` numbers, the bound is inf and there were no passes.
