@@ -118,7 +118,7 @@ def sweep(
     )
 
 
-def _float64() -> Any:
+def float64() -> Any:
     """The context in which JAX has float64; it was experimental before JAX 0.8."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
@@ -149,7 +149,7 @@ def solve(terms: Terms) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.n
     Returns log Z, and P(true) of the cover `[D]` and the rest `[N]`, P(true, true) within the cover `[D, D]` and of the
     rest and the cover `[N, D]`; nothing of these means anything where log Z is -inf.
     """
-    with _float64(), _one_at_a_time:
+    with float64(), _one_at_a_time:
         swept = Swept(*(np.asarray(x) for x in sweep(*pad(terms))))
     count, size = len(terms.rest), len(terms.cut)
     low, high = int(swept.by_low.size).bit_length() - 1, int(swept.by_high.size).bit_length() - 1

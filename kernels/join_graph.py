@@ -6,8 +6,8 @@ down the order and back up until they settle. Where no bucket is split this is a
 Elsewhere they are much nearer to the truth than the derivatives of a bound, which in a dense graph of conflicting
 relations is loose by dozens of nats, but nothing is promised of them (SPEC 4).
 
-Dechter, Kask and Mateescu, "Iterative Join-Graph Propagation", UAI 2002; Mateescu, Kask, Gogate and Dechter, "Join-Graph
-Propagation Algorithms", JAIR 37, 2010.
+Dechter, Kask and Mateescu, "Iterative Join-Graph Propagation", UAI 2002; Mateescu, Kask, Gogate and Dechter,
+"Join-Graph Propagation Algorithms", JAIR 37, 2010.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import numpy as np
 from fcjax.kernels.compilation import kernel
 
 ROUNDS = 150  # down and up, at most
+FEWEST = 5
+WORK = 1e7  # entries of tables after which the rounds end: a second or less
 DAMPING = 0.7
-SETTLED = 1e-4  # change of a posterior at which messages have
+SETTLED = 3e-6  # change of a posterior at which messages have
 FLOOR = -600.0  # log weights under the largest are raised to this, so that all stay finite
 
 
@@ -73,22 +75,21 @@ def _sideways(full, start, a, b, sent, answer):
 
 
 @kernel
-def propagate(buckets, factor):
-    """The normalised beliefs of all mini-buckets, `[T]`, where `factor [T]` holds their log factors.
+def propagate(buckets, full, down, up):
+    """Replace the log factors of all mini-buckets, `full [T]`, by their normalised beliefs.
 
-    `T` counts the tables' entries, as in `minibucket.Buckets`.
+    `T` counts the tables' entries, as in `minibucket.Tables`; `down`, `up [T / 2]` are workspace, for messages.
     """
     count, start = len(buckets.size), buckets.start
-    full = factor.copy()
     for m in range(count):
         _normalise(full[start[m] : start[m + 1]])
-    down, up = np.zeros(start[-1] >> 1), np.zeros(start[-1] >> 1)
+    down[:], up[:] = 0.0, 0.0
     right, left = np.zeros((count, 2)), np.zeros((count, 2))  # to the next one, to the previous one
     at = np.empty(1 << buckets.scope.shape[1], np.int32)
     rest = np.empty(len(at))
     steps = len(buckets.first) - 1
     p, before = np.zeros(steps), np.full(steps, 2.0)
-    for _ in range(ROUNDS):
+    for _ in range(max(FEWEST, min(ROUNDS, int(WORK / start[-1])))):
         for i in range(steps):
             a, b = buckets.first[i], buckets.first[i + 1]
             for m in range(a, b - 1):
@@ -143,4 +144,3 @@ def propagate(buckets, factor):
         mine = full[start[m] : start[m + 1]]
         mine[:] = np.exp(mine - mine.max())
         mine /= mine.sum()
-    return full

@@ -346,9 +346,11 @@ def bound(core, wanted, i_bound, passes, entries):
         if abs(last - now) < ENOUGH:
             break
         last = now  # which may rise for a pass or two before it falls
-    belief, whole = tables.belief, buckets.first[-1] == count
-    if not whole:
-        belief = join_graph.propagate(buckets, _lay(buckets, core, place, order).factor)
+    belief = tables.belief
+    if buckets.first[-1] > count:  # buckets were split
+        belief = tables.full
+        belief[:] = tables.factor
+        join_graph.propagate(buckets, belief, tables.message, tables.back)
     for i in range(count):
         for m in range(buckets.first[i], buckets.first[i + 1]):
             begin, end = buckets.start[m], buckets.start[m + 1]

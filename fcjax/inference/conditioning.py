@@ -37,9 +37,9 @@ def condition(
     joint: np.ndarray,
     budget: float = np.inf,
 ) -> search.SearchResult:
-    """Search the assignments of a cutset of graph g until R / L < `tail`, as far as `effort`, `limits` and `budget` allow.
+    """Search the assignments of a cutset of graph g until R / L < `tail`.
 
-    `budget` is in table entries; without one, a graph has `BUDGET`, or what `limits` gives it of time.
+    It goes as far as `effort`, `limits` and `budget`, in table entries, allow.
 
     Writes P(true) among the solved assignments to graph g's part of `p [V]`, and its joint posteriors to `joint`; the
     result holds the share that was left open.

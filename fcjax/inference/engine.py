@@ -309,11 +309,12 @@ def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: floa
     solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
     lost = not (np.isfinite(found.log_z) and np.isfinite(solution.p[mine]).all())
     if lost or (effort != "fast" and found.excess > HOPELESS):
+        why = why_too_wide(g, table, reduced, limits, effort, int(solution.width[g]), cost)
         solution.fail(
             g,
             Status.TOO_WIDE,
-            f"{why_too_wide(g, table, reduced, limits, effort, int(solution.width[g]), cost)}; or raise `rows`, "
-            f"`seconds` or `cutset_width`: the search stopped at a gap of {found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}",
+            f"{why}; or raise `rows`, `seconds` or `cutset_width`: the search stopped at a gap of {found.excess:.2g} "
+            f"after {found.rows} rows on a cutset of {found.cutset}",
         )
     elif effort == "fast":
         solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
