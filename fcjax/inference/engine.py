@@ -55,8 +55,8 @@ def infer(
     input that could not be read. `evidence` observes variables: one mapping for all graphs, or one per graph.
     Method `wmb` is for comparison with FactReasoner: weighted mini-buckets over `i_bound` + 1 variables in place of all
     else. Its log Z is an upper bound, and its posteriors have no guarantee: every interval is [0, 1] (SPEC 4).
-    `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to what is
-    exact: a graph too wide for elimination is not searched, its status is `too_wide`.
+    `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to elimination:
+    a graph too wide for it is neither searched nor summed over a vertex cover, its status is `too_wide`.
     `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
     workers. Raises `SettingsError` for invalid arguments.
