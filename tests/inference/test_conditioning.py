@@ -313,7 +313,7 @@ def test_the_reason_of_a_graph_that_is_too_wide_names_what_binds(
 ) -> None:
     """Each of 26 atoms related to each of 53 contexts: width 26, whatever the order.
 
-    Without joint posteriors, a sum over the atoms' assignments takes no memory; where that is allowed, it takes seconds.
+    Without joint posteriors, a sum over the atoms' assignments takes no memory; where allowed, it takes seconds.
     """
     rng = np.random.default_rng(1)
     names = [f"a{i}" for i in range(26)], [f"c{i}" for i in range(53)]

@@ -58,8 +58,9 @@ def test_complete_graphs_are_exact(name: str, effort: Any, covers_solved: list[i
     assert sorted(covers_solved) == [14, 17, 18]
 
 
-def test_evidence_and_pendant_parts_come_back(covers_solved: list[int]) -> None:
+def test_evidence_and_pendant_parts_come_back(monkeypatch: pytest.MonkeyPatch, covers_solved: list[int]) -> None:
     """Chains between variables of the core take its joint posteriors, on either side of the cover."""
+    monkeypatch.setattr(covering, "FASTER", 0.0)
     data = complete(15, 18)
     data["nodes"] += [context(f"d{k}", 0.7) for k in range(4)]
     for k, (one, two) in enumerate((("a0", "a9"), ("c2", "c3"), ("a1", "c5"), ("a12", "c6"))):
@@ -159,7 +160,7 @@ def test_what_needs_joint_posteriors_is_as_limited_as_before() -> None:
     """`pairs`, dP/dp and the most probable assignment are of elimination alone, and say so."""
     graph, _ = preset(complete(23, 30))
     (out,) = infer([graph], pairs=True)
-    (moved,) = influences([graph])
+    (moved,) = influences([graph], atoms=[["a0"]])
     (best,) = most_probable([graph])
     for found in (out, moved, best):
         assert found.status == Status.TOO_WIDE
@@ -194,4 +195,4 @@ def test_the_graphs_that_were_too_wide(atoms: int, contexts: int) -> None:
         assert (row.status, row.method) == (Status.OK, "exact")
         assert row.width <= atoms
     assert math.exp(given.log_z - out.log_z) == pytest.approx(out.p["a0"], abs=1e-9)
-    assert given.p["a0"] == 1.0
+    assert given.p["a0"] == pytest.approx(1.0, abs=1e-9)
