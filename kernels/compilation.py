@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from numba import njit
 from numba.core.caching import FunctionCache
@@ -34,7 +34,7 @@ def kernel(function: Function | None = None, *, fastmath: bool = False, divides:
     """
     if function is None:
         return partial(kernel, fastmath=fastmath, divides=divides)
-    errors = "numpy" if divides else "python"
+    errors: Literal["numpy", "python"] = "numpy" if divides else "python"
     compiled: Any = njit(nogil=True, fastmath=fastmath, error_model=errors)(function)
     try:
         compiled._cache = KernelCache(function)  # what `cache=True` does, with our own class

@@ -9,6 +9,7 @@ the rest too, and neither has factors.
 
 from __future__ import annotations
 
+from importlib import import_module
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -122,9 +123,7 @@ def float64() -> Any:
     """The context in which JAX has float64; it was experimental before JAX 0.8."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64()
+    return import_module("jax.experimental").enable_x64()
 
 
 def pad(terms: Terms) -> tuple[np.ndarray, ...]:
@@ -150,7 +149,7 @@ def solve(terms: Terms) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.n
     rest and the cover `[N, D]`; nothing of these means anything where log Z is -inf.
     """
     with float64(), _one_at_a_time:
-        swept = Swept(*(np.asarray(x) for x in sweep(*pad(terms))))
+        swept = Swept(*map(np.asarray, sweep(*pad(terms))))  # type: ignore[arg-type]
     count, size = len(terms.rest), len(terms.cut)
     low, high = int(swept.by_low.size).bit_length() - 1, int(swept.by_high.size).bit_length() - 1
     low_bits = np.arange(1 << low)[:, None] >> np.arange(low) & 1
@@ -164,4 +163,5 @@ def solve(terms: Terms) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.n
     both = np.concatenate([swept.both_low @ low_bits, swept.both_high.T @ high_bits], axis=1)[:count, :size] / total
     with np.errstate(divide="ignore"):
         log_z = float(swept.log_top + np.log(swept.total))
-    return log_z, np.diag(cut).copy(), swept.both_low.sum(axis=1)[:count] / total, cut, both
+    rest = np.asarray(swept.both_low).sum(axis=1)[:count] / total
+    return log_z, np.diag(cut).copy(), rest, cut, both
