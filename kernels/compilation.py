@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from numba import njit
 from numba.core.caching import FunctionCache
@@ -26,11 +26,16 @@ UNCACHED: list[str] = []
 _log = logging.getLogger(__name__)
 
 
-def kernel(function: Function | None = None, *, fastmath: bool = False) -> Any:
-    """Compile a function without Python's lock. A decorator: `@kernel`, or `@kernel(fastmath=True)`."""
+def kernel(function: Function | None = None, *, fastmath: bool = False, divides: bool = False) -> Any:
+    """Compile a function without Python's lock. A decorator: `@kernel`, or `@kernel(fastmath=True)`.
+
+    With `divides`, a division is not checked for a divisor of 0, a branch that would keep a loop from vector
+    instructions.
+    """
     if function is None:
-        return partial(kernel, fastmath=fastmath)
-    compiled: Any = njit(nogil=True, fastmath=fastmath)(function)
+        return partial(kernel, fastmath=fastmath, divides=divides)
+    errors: Literal["numpy", "python"] = "numpy" if divides else "python"
+    compiled: Any = njit(nogil=True, fastmath=fastmath, error_model=errors)(function)
     try:
         compiled._cache = KernelCache(function)  # what `cache=True` does, with our own class
     except (OSError, RuntimeError):

@@ -9,8 +9,9 @@ inequality,
 that makes an upper bound (Liu and Ihler 2011), and an equality where no bucket was split. It holds for any weights and
 however the factors are shared out, so both are fitted. Each pass down the order moves factors of the bucket's variable
 between its mini-buckets until they agree on its posterior (moment matching), and weight away from those of high
-entropy. The pass back up makes the beliefs, the derivatives of the bound. Beliefs only choose among bounds: nothing
-that is rounded or cut off in them can make a bound too low.
+entropy. The pass back up makes the derivatives of the bound, the posteriors that the fitting goes by. They only choose
+among bounds: nothing that is rounded or cut off in them can make a bound too low. Where buckets were split, the
+posteriors that are reported come from `join_graph`, over the same mini-buckets.
 
 Weights are float64 logarithms. A table is indexed by its scope, sorted by step, the first on the top bit.
 
@@ -26,8 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcjax.kernels import search
+from fcjax.kernels import join_graph, search
 from fcjax.kernels.compilation import kernel
+from fcjax.kernels.join_graph import project
 
 PASSES = 10  # down and up, at most
 ENOUGH = 1e-6  # nats: a pass that changes the bound by less is the last one
@@ -186,25 +188,12 @@ def partition(place, tail, head, i_bound):
 
 
 @kernel
-def _project(scope, size, other, count, at):
-    """Where a table over `other[:count]` keeps each entry of one over `scope[:size]`, to `at [2**size]`."""
-    at[0], j = 0, count - 1
-    for i in range(size - 1, -1, -1):
-        block, bit = 1 << (size - 1 - i), 0
-        if j >= 0 and other[j] == scope[i]:
-            bit = 1 << (count - 1 - j)
-            j -= 1
-        for x in range(block):
-            at[block + x] = at[x] | bit
-
-
-@kernel
 def _project_edge(buckets, core, place, e, at):
     """The mini-bucket of an edge, and where the edge's table keeps each of its entries."""
     m, pair = buckets.home[e], np.empty(2, np.int32)
     a, b = place[core.tail[e]], place[core.head[e]]
     pair[0], pair[1] = min(a, b), max(a, b)
-    _project(buckets.scope[m], buckets.size[m], pair, 2, at)
+    project(buckets.scope[m], buckets.size[m], pair, 2, at)
     if a > b:
         for x in range(1 << buckets.size[m]):
             at[x] = (at[x] >> 1) | (at[x] & 1) << 1
@@ -298,7 +287,7 @@ def _down(buckets, tables):
             if to < 0:
                 bound += sent[0]
                 continue
-            _project(buckets.scope[to], buckets.size[to], buckets.scope[m, 1:], buckets.size[m] - 1, at)
+            project(buckets.scope[to], buckets.size[to], buckets.scope[m, 1:], buckets.size[m] - 1, at)
             for x in range(1 << buckets.size[to]):
                 full[buckets.start[to] + x] += sent[at[x]]
     return bound
@@ -315,7 +304,7 @@ def _up(buckets, tables):
         if to < 0:
             rest[0] = 1.0
         else:
-            _project(buckets.scope[to], buckets.size[to], buckets.scope[m, 1:], buckets.size[m] - 1, at)
+            project(buckets.scope[to], buckets.size[to], buckets.scope[m, 1:], buckets.size[m] - 1, at)
             for x in range(1 << buckets.size[to]):
                 rest[at[x]] += belief[buckets.start[to] + x]
         for x in range(half):
@@ -329,7 +318,7 @@ def _up(buckets, tables):
 
 @kernel
 def bound(core, wanted, i_bound, passes, entries):
-    """An upper bound on the log partition function of one core, the least of some `passes`, and the last one's beliefs.
+    """An upper bound on the log partition function of one core, the least of some `passes`, and posteriors.
 
     Returns (bound, induced width of the order, passes done, `p [K]`, `joint [M, 4]` of the `wanted [M]` edges). Where
     the tables would take more than `entries` numbers, the bound is inf and there were no passes.
@@ -357,17 +346,22 @@ def bound(core, wanted, i_bound, passes, entries):
         if abs(last - now) < ENOUGH:
             break
         last = now  # which may rise for a pass or two before it falls
+    belief = tables.belief
+    if buckets.first[-1] > count:  # buckets were split
+        belief = tables.full
+        belief[:] = tables.factor
+        join_graph.propagate(buckets, belief, tables.message, tables.back)
     for i in range(count):
         for m in range(buckets.first[i], buckets.first[i + 1]):
             begin, end = buckets.start[m], buckets.start[m + 1]
-            p[order[i]] += tables.weight[m] * tables.belief[(begin + end) >> 1 : end].sum()
+            p[order[i]] += belief[(begin + end) >> 1 : end].sum() / (buckets.first[i + 1] - buckets.first[i])
         p[order[i]] = min(1.0, p[order[i]])
     for e in range(edges):
         if wanted[e]:
             m = _project_edge(buckets, core, place, e, tables.at)
             joint[e] = 0.0
             for x in range(1 << buckets.size[m]):
-                joint[e, tables.at[x]] += tables.belief[buckets.start[m] + x]
+                joint[e, tables.at[x]] += belief[buckets.start[m] + x]
     return least, width, done, p, joint
 
 

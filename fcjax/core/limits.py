@@ -17,6 +17,9 @@ Method = Literal["wmb"]
 EXACT_WIDTH = {"tight": 16, "label": 14, "fast": 10}  # where elimination costs about what a proof or an estimate does
 CUTSET_WIDTH = {"tight": 10, "label": 10, "fast": 8}
 AFFORDABLE_WIDTH = 21  # at which elimination takes a fraction of a second
+LAST_WIDTH = 26  # up to which it is tried where a search failed, if it fits into the memory
+COVER = {"tight": 26, "label": 26, "fast": 13}  # size of a vertex cover whose assignments are all summed over
+MOST_COVER = 30  # that may be asked for: a minute for every 20 variables outside of it
 WIDEST = 40  # that may be asked for: a table of 8 TiB
 I_BOUND = 6  # FactReasoner's
 
@@ -30,7 +33,7 @@ class Limits:
     the machine. Raises `SettingsError` for values outside of what is allowed.
     """
 
-    exact_width: int | None = None  # width up to which elimination is exact, where the memory allows; by the cost
+    exact_width: int | None = None  # width, or vertex cover, up to which all is solved exactly; by the cost
     memory: int | None = None  # bytes for the tables of one graph; by default see `default_memory`
     rows: int = 1000  # sweeps that a proof may take, tightening steps included
     seconds: float | None = None  # time that a proof may take
@@ -59,12 +62,21 @@ class Limits:
 
     @property
     def affordable(self) -> int:
-        """The width up to which a graph is eliminated if no cheaper method succeeds."""
+        """The width up to which elimination is what a search must be as good as."""
         return AFFORDABLE_WIDTH if self.exact_width is None else self.exact_width
+
+    @property
+    def last(self) -> int:
+        """The width up to which a graph is eliminated where a search failed."""
+        return LAST_WIDTH if self.exact_width is None else self.exact_width
+
+    def cover(self, effort: str) -> int:
+        """The size of a vertex cover up to which all of its assignments are summed over."""
+        return COVER[effort] if self.exact_width is None else min(self.exact_width, MOST_COVER)
 
     def falls_back(self, effort: str) -> bool:
         """Whether elimination follows where a search fails."""
-        return effort != "fast" and self.affordable > self.width(effort)
+        return effort != "fast" and self.last > self.width(effort)
 
     def rest_width(self, effort: str) -> int:
         """The width to which a cutset reduces a wide graph."""

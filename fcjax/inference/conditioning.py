@@ -35,8 +35,11 @@ def condition(
     tail: float,
     p: np.ndarray,
     joint: np.ndarray,
+    budget: float = np.inf,
 ) -> search.SearchResult:
-    """Search the assignments of a cutset of graph g until R / L < `tail`, as far as `effort` and `limits` allow.
+    """Search the assignments of a cutset of graph g until R / L < `tail`.
+
+    It goes as far as `effort`, `limits` and `budget`, in table entries, allow.
 
     Writes P(true) among the solved assignments to graph g's part of `p [V]`, and its joint posteriors to `joint`; the
     result holds the share that was left open.
@@ -52,8 +55,9 @@ def condition(
     def prepare(target: int) -> tuple[Any, Any, np.ndarray, int]:
         state, work, belief = search.prepare(core, wanted, target, restarts, most)
         rows = len(state.depth) - search.SPARE
-        if limits.seconds is None:
-            rows = int(min(rows, max(2, BUDGET / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
+        spend = min(budget, BUDGET if limits.seconds is None else np.inf)
+        if spend < np.inf:
+            rows = int(min(rows, max(2, spend / (state.steps.cost[0] + STEP_COST * len(state.steps.variable)))))
         return state, work, belief, rows
 
     def begin(target: int, spent: float = 0.0) -> tuple[Any, Any, np.ndarray, int]:

@@ -21,9 +21,12 @@ from fcjax.graph.batch import GraphBatch
 from fcjax.graph.conflict import describe_conflict, satisfiable
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.inference.backend import default_backend
+from fcjax.inference.bounding import bound
 from fcjax.inference.conditioning import condition, interval
-from fcjax.inference.posterior import Posteriors, Solution
-from fcjax.kernels import layout, minibucket, plan, reduce, search, sweep_cpu, sweep_log
+from fcjax.inference.covering import DIRECTLY, Covered, find_covers, replaces, why_too_wide
+from fcjax.inference.covering import solve as sum_over_cover
+from fcjax.inference.posterior import OUT_OF_RANGE, Posteriors, Solution
+from fcjax.kernels import layout, plan, reduce, search, sweep_cpu, sweep_log
 
 Evidence = Mapping[str, bool]
 
@@ -31,7 +34,6 @@ CHUNK = {"cpu": 1024, "xla": 8192}  # graphs that a worker takes at a time, at m
 FEWEST = 100  # rows that a search has, at least, before elimination takes over
 PER_ROW = 1e4  # table entries of an elimination that cost what a row of a search does
 HOPELESS = 100.0  # open mass over solved mass, past which a search gives no answer
-OUT_OF_RANGE = "a product of its weights exceeds the range of float64; scale its tables to a largest entry of 1"
 NO_GRAPH = FactGraph.from_dict({"nodes": [], "edges": []})  # stands in for a row that could not be read
 
 
@@ -53,8 +55,8 @@ def infer(
     input that could not be read. `evidence` observes variables: one mapping for all graphs, or one per graph.
     Method `wmb` is for comparison with FactReasoner: weighted mini-buckets over `i_bound` + 1 variables in place of all
     else. Its log Z is an upper bound, and its posteriors have no guarantee: every interval is [0, 1] (SPEC 4).
-    `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to what is
-    exact: a graph too wide for elimination is not searched, its status is `too_wide`.
+    `pairs` also finds the joint posterior of every factor's two variables (`Posterior.pairs`) and keeps to elimination:
+    a graph too wide for it is neither searched nor summed over a vertex cover, its status is `too_wide`.
     `backend` sweeps with compiled loops (`cpu`) or through XLA on the default JAX device (`xla`); by default `xla`
     where that device is an accelerator. `timings` is filled with the seconds that the stages took, summed over the
     workers. Raises `SettingsError` for invalid arguments.
@@ -149,22 +151,29 @@ def _solve(
     reduced = reduce.reduce(table.node_ptr, table.factor_ptr, table.unary, table.ends, table.tables)
     clock.mark("reduce")
     if i_bound is not None:
-        bounded = _bound(graphs, observed, table, reduced, i_bound, limits)
+        bounded = bound(graphs, observed, table, reduced, i_bound, limits)
         for g, reason in invalid.items():
-            _fail(bounded, g, Status.INVALID_INPUT, reason)
+            bounded.fail(g, Status.INVALID_INPUT, reason)
         clock.mark("bound")
         return bounded
     widest = limits.affordable if pairs else limits.width(effort)
     everyone = np.ones(len(table), bool)
     steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, widest, everyone)
-    clock.mark("plan")
     exact = (steps.width <= widest) & (steps.cost <= limits.entries())
+    covers = {} if pairs else find_covers(table, reduced, steps, limits, effort)
+    summed = np.zeros(len(table), bool)
+    for g, found in covers.items():
+        cheap = found.nanoseconds <= DIRECTLY[effort]
+        summed[g] = (backend == "cpu" and replaces(found, steps.cost[g])) if exact[g] else cheap
+    exact &= ~summed
+    clock.mark("plan")
+    solved = (exact | summed).all()
     p, joint = np.empty(table.node_ptr[-1]), np.empty((len(reduced.tail), 4))
     solution = Solution(
         node_ptr=table.node_ptr.tolist(),
         p=p,
-        lower=None if exact.all() else p.copy(),
-        upper=None if exact.all() else p.copy(),
+        lower=None if solved else p.copy(),
+        upper=None if solved else p.copy(),
         log_z=np.zeros(len(table)),
         width=np.maximum(steps.width, reduced.width),
         status=[Status.OK] * len(table),
@@ -176,20 +185,25 @@ def _solve(
     )
     chunk = _Chunk(graphs, observed, table, reduced, joint, solution)
     _eliminate(chunk, steps, exact, backend, pairs, clock)
+    _sum_over(chunk, covers, summed, backend, clock)
     unproved = np.zeros(len(table), bool)
-    for g in np.flatnonzero(~exact).tolist():
+    for g in np.flatnonzero(~exact & ~summed).tolist():
         if not satisfiable(graphs[g], observed[g]):
-            _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
+            solution.fail(g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
         elif pairs:
-            _fail(solution, g, Status.TOO_WIDE, limits.too_wide(int(solution.width[g]), steps.cost[g], widest))
+            solution.fail(g, Status.TOO_WIDE, limits.too_wide(int(solution.width[g]), steps.cost[g], widest))
         else:
-            unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g])
+            unproved[g] = not _condition(chunk, g, effort, limits, steps.cost[g], covers.get(g))
     clock.mark("condition")
     if unproved.any() and limits.falls_back(effort):
-        steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.affordable, unproved)
+        steps = plan.plan(table.node_ptr, table.factor_ptr, reduced, limits.restarts, limits.last, unproved)
         clock.mark("plan")
-        exact = unproved & (steps.width <= limits.affordable) & (steps.cost <= limits.entries())
-        _eliminate(chunk, steps, exact, backend, pairs, clock)
+        exact = unproved & (steps.width <= limits.last) & (steps.cost <= limits.entries())
+        for g in np.flatnonzero(unproved).tolist():
+            summed[g] = g in covers and (not exact[g] or replaces(covers[g], steps.cost[g]))
+        summed &= unproved
+        _eliminate(chunk, steps, exact & ~summed, backend, pairs, clock)
+        _sum_over(chunk, covers, summed, backend, clock)
     if pairs:
         solution = replace(
             solution,
@@ -199,7 +213,7 @@ def _solve(
             ),
         )
     for g, reason in invalid.items():
-        _fail(solution, g, Status.INVALID_INPUT, reason)
+        solution.fail(g, Status.INVALID_INPUT, reason)
     return solution
 
 
@@ -234,11 +248,30 @@ def _eliminate(
     rows = np.flatnonzero(exact)
     layout.carry_back(steps, table.node_ptr, reduced, rows, weights.wanted, by_step, by_arc, solution.p, joint)
     reduce.restore(table.node_ptr, reduced, rows, solution.p, joint)
+    _report(chunk, rows, log_z, steps.width)
+    clock.mark("back")
+
+
+def _sum_over(chunk: _Chunk, covers: dict[int, Covered], summed: np.ndarray, backend: Backend, clock: _Clock) -> None:
+    """Fill the rows `summed [G]` by summing over all assignments of their vertex covers."""
+    rows, solution = np.flatnonzero(summed), chunk.solution
+    log_z, width = np.zeros(len(summed)), np.zeros(len(summed), np.int32)
+    for g in rows.tolist():
+        log_z[g] = sum_over_cover(g, covers[g], chunk.table, chunk.reduced, backend, solution.p, chunk.joint)
+        width[g] = min(covers[g].size, solution.width[g]) if solution.width[g] > 0 else covers[g].size
+        solution.rows[g] = max(solution.rows[g], 1)
+    _report(chunk, rows, log_z, width)
+    clock.mark("cover")
+
+
+def _report(chunk: _Chunk, rows: np.ndarray, log_z: np.ndarray, width: np.ndarray) -> None:
+    """Complete `rows`, whose posteriors are exact; `log_z [G]` and `width [G]` are those of the cores."""
+    graphs, observed, table, reduced, _, solution = chunk
     solution.log_z[rows] = log_z[rows] + reduced.log_z[rows]
+    solution.width[rows] = np.maximum(width[rows], reduced.width[rows])
     for g in rows[solution.gap[rows] != 0].tolist():  # an earlier search failed
         solution.method[g], solution.status[g] = "exact", Status.OK
         solution.gap[g], solution.cutset[g] = 0.0, 0
-        solution.width[g] = max(steps.width[g], reduced.width[g])
         solution.rows[g] += 1
         solution.reason.pop(g, None)
     if solution.lower is not None and solution.upper is not None:
@@ -246,86 +279,42 @@ def _eliminate(
             mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
             solution.lower[mine] = solution.upper[mine] = solution.p[mine]
     for g in rows[np.isnan(solution.log_z[rows]) | (solution.log_z[rows] == np.inf)].tolist():
-        _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
+        solution.fail(g, Status.INVALID_INPUT, OUT_OF_RANGE)
     for g in rows[solution.log_z[rows] == -np.inf].tolist():
-        _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
-    clock.mark("back")
+        solution.fail(g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
 
 
-def _bound(
-    graphs: Sequence[FactGraph],
-    observed: Sequence[Evidence],
-    table: GraphBatch,
-    reduced: reduce.Reduced,
-    i_bound: int,
-    limits: Limits,
-) -> Solution:
-    """Upper bounds and beliefs of one chunk of graphs by weighted mini-buckets."""
-    log_z, width, passes, zero, p, joint = minibucket.sweep(
-        table.node_ptr, table.factor_ptr, reduced, i_bound, minibucket.PASSES, limits.entries()
-    )
-    reduce.restore(table.node_ptr, reduced, np.flatnonzero(np.isfinite(log_z)), p, joint)
-    solution = Solution(
-        node_ptr=table.node_ptr.tolist(),
-        p=p,
-        lower=np.zeros_like(p),
-        upper=np.ones_like(p),
-        log_z=log_z + reduced.log_z,
-        width=np.maximum(width, reduced.width),
-        status=[Status.OK] * len(table),
-        method=["wmb"] * len(table),
-        reason={},
-        gap=np.full(len(table), np.nan),
-        rows=passes,
-        cutset=np.zeros(len(table), np.int32),
-    )
-    for g in range(len(table)):
-        if solution.log_z[g] == -np.inf or (zero[g] and not satisfiable(graphs[g], observed[g])):
-            _fail(solution, g, Status.INCONSISTENT, describe_conflict(graphs[g], observed[g]))
-        elif log_z[g] == np.inf and not passes[g]:
-            _fail(
-                solution,
-                g,
-                Status.TOO_WIDE,
-                f"mini-buckets of {i_bound + 1} variables need over {limits.entries() * 8 / 2**20:.0f} MiB for "
-                "their tables (memory); raise `memory`, or lower `i_bound`",
-            )
-        elif not np.isfinite(solution.log_z[g]):
-            _fail(solution, g, Status.INVALID_INPUT, OUT_OF_RANGE)
-    return solution
-
-
-def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: float) -> bool:
+def _condition(chunk: _Chunk, g: int, effort: Effort, limits: Limits, cost: float, cover: Covered | None) -> bool:
     """Fill row g of a wide graph; returns whether what `effort` asks for was found.
 
-    Where elimination is still affordable, at `cost` table entries, the search replaces it: it must come as close to the
-    truth, and ends before it costs more.
+    Where elimination is still affordable, at `cost` table entries, or a `cover` can be summed over, the search replaces
+    that: it must come as close to the truth, and ends before it costs more.
     """
     table, reduced, joint, solution = chunk.table, chunk.reduced, chunk.joint, chunk.solution
     assert solution.lower is not None
     assert solution.upper is not None
     tail = limits.tail
     if limits.falls_back(effort):
-        if effort == "tight" and solution.width[g] <= limits.affordable + plan.GAIN:
+        if effort == "tight" and (cover or solution.width[g] <= limits.affordable + plan.GAIN):
             tail = min(tail, EPS / 10)
         if solution.width[g] <= limits.affordable:
             limits = replace(limits, rows=int(min(limits.rows, max(FEWEST, cost / PER_ROW))))
-    found = condition(g, table, reduced, effort, limits, tail, solution.p, joint)
+    budget = cover.search_budget() if cover and effort != "fast" else np.inf
+    found = condition(g, table, reduced, effort, limits, tail, solution.p, joint, budget)
     mine = slice(table.node_ptr[g], table.node_ptr[g + 1])
     solution.rows[g], solution.cutset[g] = found.rows, found.cutset
     solution.log_z[g] = found.log_z + reduced.log_z[g]
     solution.gap[g] = found.excess if effort != "fast" else np.nan
     solution.method[g] = "conditioned"
     solution.lower[mine], solution.upper[mine] = interval(solution.p[mine], found.excess)
-    widest = limits.affordable if limits.falls_back(effort) else limits.width(effort)
     lost = not (np.isfinite(found.log_z) and np.isfinite(solution.p[mine]).all())
     if lost or (effort != "fast" and found.excess > HOPELESS):
-        _fail(
-            solution,
+        why = why_too_wide(g, table, reduced, limits, effort, int(solution.width[g]), cost)
+        solution.fail(
             g,
             Status.TOO_WIDE,
-            f"{limits.too_wide(int(solution.width[g]), cost, widest)}; or raise `rows`, `seconds` or `cutset_width`: "
-            f"the search stopped at a gap of {found.excess:.2g} after {found.rows} rows on a cutset of {found.cutset}",
+            f"{why}; or raise `rows`, `seconds` or `cutset_width`: the search stopped at a gap of {found.excess:.2g} "
+            f"after {found.rows} rows on a cutset of {found.cutset}",
         )
     elif effort == "fast":
         solution.reason[g] = f"an estimate from {found.rows} assignments of a cutset of {found.cutset}, not proved"
@@ -371,10 +360,3 @@ def _check_evidence(
             invalid.setdefault(g, f"evidence {seen}")
             checked[g], kept[g] = NO_GRAPH, None
     return checked, kept
-
-
-def _fail(solution: Solution, g: int, status: Status, reason: str) -> None:
-    """Row g has no value."""
-    solution.status[g], solution.method[g], solution.reason[g] = status, None, reason
-    solution.log_z[g] = -np.inf if status is Status.INCONSISTENT else np.nan
-    solution.gap[g] = np.nan

@@ -15,6 +15,8 @@ from fcjax.core.errors import counted
 from fcjax.core.records import EPS, Label, Status
 from fcjax.graph.fact_graph import SHOWN, FactGraph
 
+OUT_OF_RANGE = "a product of its weights exceeds the range of float64; scale its tables to a largest entry of 1"
+
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Solution:
@@ -35,6 +37,12 @@ class Solution:
     factor_ptr: list[int] = field(default_factory=list)  # G + 1 starts
     pairs: Float[np.ndarray, "E 2 2"] | None = None  # joint posteriors by [source][target]; NaN where not exact
     lists: list[list[float]] = field(default_factory=list)  # p as Python floats, made once on first use
+
+    def fail(self, g: int, status: Status, reason: str) -> None:
+        """Row g has no value."""
+        self.status[g], self.method[g], self.reason[g] = status, None, reason
+        self.log_z[g] = -np.inf if status is Status.INCONSISTENT else np.nan
+        self.gap[g] = np.nan
 
     def floats(self) -> list[float]:
         if not self.lists:

@@ -242,8 +242,8 @@ def test_a_wide_graph_may_be_inconsistent_only_by_its_evidence(searchable: bool,
 
 
 def test_elimination_after_a_search_that_failed_leaves_no_trace_of_it() -> None:
-    """A clique of 19: too wide at first, and eliminated after two rows that proved nothing."""
-    graph, net = preset(clique(19, 0.55))
+    """A clique of 22: too wide at first, and solved exactly after two rows that proved nothing."""
+    graph, net = preset(clique(22, 0.55))
     (searched,) = infer([graph], limits=Limits(rows=2, exact_width=5))
     assert searched.method == "conditioned"
     assert searched.reason
@@ -287,26 +287,34 @@ def test_golden_graphs_under_a_small_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "reason"),
+    ("limits", "reason", "enough"),
     [
         (
             Limits(exact_width=30, memory=12 * 1024 * MIB),
             "exact inference needs 27.0 GiB for width 26; allowed: 12.0 GiB (memory); raise `memory` to 27.0 GiB",
+            None,
         ),
         (
             Limits(exact_width=20, memory=12 * 1024 * MIB),
             "exact inference needs width at least 26; allowed: 20 (exact_width); raise `exact_width` to at least 26",
+            "exact inference needs width 26; allowed: 20 (exact_width); raise `exact_width` to 26",
         ),
         (
             Limits(exact_width=25, memory=64 * MIB),
             "exact inference needs width at least 26; allowed: 25 (exact_width), and at least 512.0 MiB for width at "
             "least 26; allowed: 64.0 MiB (memory); raise `exact_width` to at least 26 and `memory` to at least "
             "512.0 MiB",
+            "exact inference needs width 26; allowed: 25 (exact_width); raise `exact_width` to 26",
         ),
     ],
 )
-def test_the_reason_of_a_graph_that_is_too_wide_names_what_binds(limits: Limits, reason: str) -> None:
-    """Each of 26 atoms related to each of 53 contexts: width 26, whatever the order."""
+def test_the_reason_of_a_graph_that_is_too_wide_names_what_binds(
+    limits: Limits, reason: str, enough: str | None
+) -> None:
+    """Each of 26 atoms related to each of 53 contexts: width 26, whatever the order.
+
+    Without joint posteriors, a sum over the atoms' assignments takes no memory; where allowed, it takes seconds.
+    """
     rng = np.random.default_rng(1)
     names = [f"a{i}" for i in range(26)], [f"c{i}" for i in range(53)]
     nodes = [{"id": name, "type": "atom" if name[0] == "a" else "context"} for part in names for name in part]
@@ -314,9 +322,10 @@ def test_the_reason_of_a_graph_that_is_too_wide_names_what_binds(limits: Limits,
     graph = FactGraph.from_dict({"nodes": nodes, "edges": edges})
     (out,) = infer([graph], limits=limits, pairs=True)
     assert (out.status, out.reason) == (Status.TOO_WIDE, reason)
-    (searched,) = infer([graph], limits=dataclasses.replace(limits, rows=20))
-    assert searched.status == Status.TOO_WIDE
-    assert (searched.reason or "").startswith(f"{reason}; or raise `rows`")
+    if enough:
+        (searched,) = infer([graph], limits=dataclasses.replace(limits, rows=20))
+        assert searched.status == Status.TOO_WIDE
+        assert (searched.reason or "").startswith(f"{enough}; or raise `rows`")
     (best,) = most_probable([graph], limits=limits)
     assert best.reason == reason
 

@@ -363,6 +363,6 @@ def test_a_graph_beyond_all_limits_has_no_verdicts():
     ]
     row = row_of(case(atoms, contexts, pairs), limits=Limits(exact_width=20, rows=20))
     assert (row["status"], row["measures"]) == ("too_wide", None)
-    assert row["reason"].startswith("exact inference needs width at least 26; allowed: 20 (exact_width)")
+    assert row["reason"].startswith("exact inference needs width 26; allowed: 20 (exact_width)")
     assert {(atom["p"], atom["label"], atom["status"]) for atom in row["atoms"]} == {(None, None, "too_wide")}
     assert row["diagnostics"]["width"] >= 26

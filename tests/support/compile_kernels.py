@@ -18,6 +18,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "wide":
         infer(graphs, effort="label", limits=Limits(exact_width=3))
         infer(graphs, effort="fast", limits=Limits(exact_width=3))
+        infer([FactGraph.from_dict(clique(18))])  # by a vertex cover
     else:
         infer(graphs, pairs=True)
         most_probable(graphs[:1])

@@ -49,7 +49,7 @@ engine_options = options(
         "--limit-width",
         type=click.IntRange(0, 40),
         metavar="N",
-        help="Maximum induced width for exact inference. [default: depends on --effort]",
+        help="Maximum induced width, or size of the smaller side, for exact inference. [default: depends on --effort]",
     ),
     _engine(
         "--backend",
