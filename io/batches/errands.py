@@ -19,7 +19,7 @@ import orjson
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Failure, Reply
 from fcjax.io.batches.book import Book, Part
-from fcjax.io.batches.outputs import ERRORS, OUTPUT
+from fcjax.io.batches.outputs import ERRORS, OUTPUT, output_path
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.files.streams import replacing
 from fcjax.io.http import behind_proxy, read_body, read_discreetly
@@ -109,11 +109,10 @@ class Errands:
         for part in await self.look():
             if part.batch is None or part.imported or part.state not in ENDED:
                 continue
-            stem = part.name.removesuffix(".jsonl")
             for file, ending in ((part.output, OUTPUT), (part.errors, ERRORS)):
                 if file is None:
                     continue
-                path = self._book.folder / f"{stem}{ending}"
+                path = output_path(self._book.folder, part.name, ending)
                 if not path.is_file():
                     await self._download(file, path)
                     self._on_step(part, f"{path.name} downloaded")

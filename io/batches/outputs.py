@@ -23,7 +23,8 @@ from fcjax.io.files.locks import locked
 from fcjax.io.files.streams import Source, display_name, read_lines
 from fcjax.io.logprobs import fewer_alternatives
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown, parsed, read_parsed, scrubbed
-from fcjax.io.schema import INSERT, connect, is_busy, locked as store_locked, patiently, unwritable
+from fcjax.io.schema import INSERT, connect, is_busy, patiently, unwritable
+from fcjax.io.schema import locked as store_locked
 
 Price = Callable[[str, str], Callable[[Usage], float] | None]
 """The price at an endpoint, by its name, of a model: US dollars for usage; None where it is unknown."""
@@ -63,10 +64,21 @@ class _LineError(ValueError):
 
 
 def output_files(folder: Path) -> list[Path]:
-    """The outputs that are in a folder of batch files, under the names that `Errands.fetch` gives them."""
+    """The outputs that are in a folder of batch files, under the names that `Errands.fetch` gives them: those to files
+    that lack outcomes, or all where there are none of these."""
     with Book.open(folder) as book:
-        names = [f"{part.name.removesuffix('.jsonl')}{ending}" for part in book.parts() for ending in (OUTPUT, ERRORS)]
-    return [folder / name for name in names if (folder / name).is_file()]
+        waiting = book.waiting()
+        found = {
+            part.id: [path for ending in (OUTPUT, ERRORS) if (path := output_path(folder, part.name, ending)).is_file()]
+            for part in book.parts()
+        }
+    lacking = [path for id, paths in found.items() if id in waiting for path in paths]
+    return lacking or [path for paths in found.values() for path in paths]
+
+
+def output_path(folder: Path, name: str, ending: str) -> Path:
+    """Where the outputs go of the file of requests of this `name`; `ending` is `OUTPUT` or `ERRORS`."""
+    return folder / f"{name.removesuffix('.jsonl')}{ending}"
 
 
 def import_outputs(store: Path, files: Iterable[Source], folder: Path, *, price: Price | None = None) -> ImportedBatch:
