@@ -31,9 +31,7 @@ def import_batch(
         report |= {"n_failed": done.failed.total(), "failed": dict(done.failed)}
         report["missing"] = [{"file": name, "missing": left, "requests": of} for name, left, of in done.missing]
         report["faults"] = [shell.fault_dict(fault) for fault in done.faults]
-        shell.print_json(
-            {"store": str(store), "files": [str(file) for group in files.values() for file in group]} | report
-        )
+        shell.print_json({"store": str(store), "files": [str(file) for file in files]} | report)
     elif not quiet:
         known = f"; {done.known:,} known before" if done.known else ""
         shell.echo(f"{store}: {shell.counted(done.added, 'reply').replace('replys', 'replies')} added{known}")
