@@ -182,9 +182,7 @@ class Collector:
         if not count:
             return done
         done.tokens = [Tokens(*row) for row in connection.execute(_TOKENS)]
-        done.unimported = [
-            part.name for part in self.book.parts() if part.round < done.round and not (part.imported or part.under_way)
-        ]
+        done.unimported = [name for (name,) in connection.execute(_UNIMPORTED, (done.round,))]
         before = {part.name for part in self.book.parts(round=done.round)}
         for table, column in (("requests", "part"), ("parts", "id")):
             connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM parts WHERE round = ?)",
@@ -247,6 +245,10 @@ SELECT outcome, count(*) FROM (
 GROUP BY outcome ORDER BY outcome"""
 _TOKENS: Final = """
 SELECT source, model, sum(input), sum(output) FROM draft.lacking GROUP BY source, model ORDER BY source, model"""
+_UNIMPORTED: Final = """
+SELECT DISTINCT name FROM draft.lacking JOIN prompts ON prompts.key = lacking.key
+JOIN requests ON requests.prompt = prompts.id JOIN parts ON parts.id = requests.part
+WHERE outcome IS NULL AND imported = 0 AND round < ? ORDER BY name"""
 _NOT_IN_ROUND: Final = """
 SELECT count(*) FROM draft.lacking WHERE key NOT IN (
     SELECT key FROM parts JOIN requests ON requests.part = parts.id JOIN prompts ON prompts.id = requests.prompt

@@ -159,6 +159,9 @@ def test_errors_and_what_is_missing_are_asked_for_in_the_next_files(run):
     assert (written.round, written.requests, written.again) == (2, 5, {"server_error": 1, "expired": 2})
     assert written.unimported == ["round-001-part-003.jsonl"]
     assert {one["custom_id"][:2] for file in last_round(run.folder) for one in rows_in(file)} == {"2-"}
+    run.answered(fails=lambda n: n == 0)
+    written = run.round()
+    assert (written.unimported, written.again.total()) == (["round-001-part-003.jsonl"], written.requests)
     run.answered()
     assert texts(run.round()) == GOOD
 
