@@ -15,6 +15,8 @@ from store_readers import (
     FOLDER,
     FOUND,
     REPLY,
+    batch_folder,
+    batch_output,
     exported_row,
     imported,
     index_files,
@@ -257,6 +259,7 @@ def readers() -> list[Reader]:
         Reader("store rows", packed, (reply, found, zlib.compress(reply), dumped(CHAT))),
         Reader("lines of an export", exported_row, ROWS, (RowError,)),
         Reader("imports of exported rows", imported, ROWS, (InputError, OutputError)),
+        Reader("outputs of batches", in_file("o.jsonl", batch_output), _outputs(), (InputError, OutputError)),
         Reader("store files", in_file("s.sqlite", store), (seed,), (InputError, OutputError)),
         Reader("index files", index_reader(files), arrays),
         Reader("index notes", in_file("note.json", note), (NOTE,)),
@@ -269,6 +272,21 @@ def readers() -> list[Reader]:
         ),
         Reader("Label Studio", in_file("l.json", lambda path: drained(read_annotations(path))), (dumped(EXPORT),), bad),
     ]
+
+
+def _outputs() -> tuple[bytes, ...]:
+    """Lines of outputs of batches, by OpenAI and by vLLM."""
+    _, name = batch_folder()
+    error = {"message": "The server had an error", "type": "server_error", "code": 500}
+    responses: list[tuple[Any, Any]] = [
+        ({"status_code": 200, "request_id": "r", "body": CHAT}, None),
+        ({"status_code": 500, "request_id": "r", "body": {"error": error}}, None),
+        ({"status_code": 400, "request_id": "r", "body": None}, {"error": error}),
+        (None, {"code": "batch_expired", "message": "too late"}),
+    ]
+    rows = [{"id": "b", "custom_id": name, "response": response, "error": error} for response, error in responses]
+    lines = [dumped(row) + b"\n" for row in rows]
+    return (*lines, b"".join(lines))
 
 
 def _endpoint(path: Path) -> Endpoint:

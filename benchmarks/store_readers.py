@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,12 @@ from reply_readers import QUESTIONS, Read, dumped, reply_of, run
 
 from fcjax.core.errors import InputError, OutputError
 from fcjax.core.passages import Passage
-from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.prompts import Failure, PendingError, Prompt, Reply
+from fcjax.io.batches.book import Book, custom_id
+from fcjax.io.batches.collector import Collector
+from fcjax.io.batches.outputs import import_outputs
+from fcjax.io.client import Client
+from fcjax.io.endpoint import Endpoint
 from fcjax.io.entries import DamagedError, pack_answer, prompt_key, unpack_answer, unpack_found
 from fcjax.io.maintenance import export, import_rows, inventory
 from fcjax.io.retrievers import index
@@ -69,6 +75,35 @@ def imported(data: bytes) -> None:
     source.write_bytes(data)
     import_rows(path, source)
     export(path, FOLDER / "out.jsonl")
+
+
+def batch_folder() -> tuple[Path, str]:
+    """A folder with one request, and the id of the request."""
+    folder = FOLDER / "batch"
+    shutil.rmtree(folder, ignore_errors=True)
+    where = Endpoint("http://127.0.0.1/v1", "m")
+
+    async def ask(collector: Collector) -> None:
+        with Store.open(FOLDER / "batch.sqlite") as store:
+            async with Client(where, store=store, batch=collector) as client:
+                with suppress(PendingError):
+                    await client.ask(PROMPT)
+
+    drop(FOLDER / "batch.sqlite")
+    with Collector.open(folder) as collector:
+        run(ask(collector))
+        collector.write()
+    return folder, custom_id(1, bytes.fromhex(KEY))
+
+
+def batch_output(path: Path) -> None:
+    """An output of a batch, into a store that is then read."""
+    store = FOLDER / "taken.sqlite"
+    drop(store)
+    import_outputs(store, [path], FOLDER / "batch")
+    export(store, FOLDER / "out.jsonl")
+    with Book.open(FOLDER / "batch") as book, book.change() as connection:
+        connection.execute("UPDATE requests SET outcome = NULL")
 
 
 def drop(path: Path) -> None:

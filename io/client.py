@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from fcjax.core.errors import SettingsError, counted
 from fcjax.core.prompts import Failure, Prompt, Reply, Usage
 from fcjax.io.constraints import Constrain, Constraints, Question
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import HttpTransport, Timeouts, Transport
+from fcjax.io.logprobs import fewer_alternatives
 from fcjax.io.outcome import Again, Outcome, Refused, StepDown
 from fcjax.io.pacing import Budget, Clock, Concurrency, RateLimit, RealClock, Retry
 from fcjax.io.single_flight import Flight, SingleFlight
@@ -27,6 +28,9 @@ from fcjax.io.stop_rule import StopRule
 from fcjax.io.store import Store, prompt_key
 from fcjax.io.tokens import billed, estimated_tokens, longest_answer
 from fcjax.io.window import Window
+
+if TYPE_CHECKING:
+    from fcjax.io.batches.collector import Collector
 
 Item = TypeVar("Item")
 Price = Callable[[Usage], float]  # US dollars
@@ -65,7 +69,8 @@ class Client:
     failures, come from the store. `price` gives the cost of usage, if known. `constrain` is how
     the server is asked to hold answers to the form that their prompt describes (see `Constrain`). Where it refuses a
     kind of form, that is left free from then on, and `stats.unconstrained` has its words. Use it as
-    `async with Client(...) as client`, in one event loop; the caller keeps the store and closes it.
+    `async with Client(...) as client`, in one event loop; the caller keeps the store and closes it. With a `batch`,
+    nothing is sent: what the store lacks is taken down there, and asking for it raises `PendingError`.
 
     Raises `SettingsError` for settings that contradict each other.
     """
@@ -83,12 +88,13 @@ class Client:
         budget: Budget | None = None,
         price: Price | None = None,
         constrain: Constrain = "auto",
+        batch: Collector | None = None,
         timeouts: Timeouts | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ):
-        if replay and store is None:
-            raise SettingsError("a replay requires a store; specify the store of the run to repeat")
+        if (replay or batch is not None) and store is None:
+            raise SettingsError("a replay requires a store, and so does a batch; specify the store of the run")
         if budget is not None and budget.dollars is not None and price is None:
             raise SettingsError("the model's price is unknown; give a price, or set the budget in prompts or tokens")
         self.stats = Stats(cost=0.0 if price is not None else None)
@@ -111,6 +117,11 @@ class Client:
         self._most_logprobs: int | None = None  # what the server gives, once it has refused more; 0: no logprobs at all
         self.constrain = constrain
         self._constraints = Constraints(constrain, self._options, self._key, replay=replay)
+        self._batch = batch
+        self._rejected: list[tuple[str, ...]] = []  # until a batch run is complete: the reply is read in every round
+        if batch is not None:
+            self._most_logprobs, refused = batch.limits(self.endpoint, self.model)
+            self._constraints.refused |= refused
         self._rule = StopRule("the first calls failed this way, so no more are sent", patience=max(PATIENCE, 2 * most))
         self._began: float | None = None
 
@@ -139,6 +150,11 @@ class Client:
         """Why there was no answer, if the endpoint was never reached; None if it was, or may have been."""
         return self._rule.unreached
 
+    @property
+    def pending(self) -> int:
+        """Prompts that are to be answered by a batch."""
+        return 0 if self._batch is None else self._batch.lacking
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -146,6 +162,8 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            for keys in self._rejected if kind is None and not self.pending else ():
+                await self._reject(keys)
             await self._flights.close(GRACE)
         finally:
             await self._transport.close()
@@ -194,10 +212,15 @@ class Client:
 
         Raises `OutputError` where the store cannot be written.
         """
-        if self._store is not None and not self._replay:
-            for key in self._constraints.question(prompt).keys:  # the first one's was served
-                if await self._store.reject(key):
-                    return
+        if self._batch is not None:
+            self._rejected.append(self._constraints.question(prompt).keys)
+        elif self._store is not None and not self._replay:
+            await self._reject(self._constraints.question(prompt).keys)
+
+    async def _reject(self, keys: tuple[str, ...]) -> None:
+        for key in keys:  # the first one's was served
+            if self._store is not None and await self._store.reject(key):
+                return
 
     async def estimate(
         self, prompts: Iterable[Prompt], *, count_tokens: Callable[[Prompt], int] | None = None
@@ -245,6 +268,10 @@ class Client:
                     "replay_miss",
                     f"the store has no answer to this prompt ({prompt.template}); run without replay to get one",
                 )
+
+            if self._batch is not None:
+                asked = self._within(prompt, None)
+                return await self._batch.take(question, asked, self.endpoint, self.model, self._store)
 
         async def answer(flight: Flight[Reply | Failure]) -> Reply | Failure:
             return await self._stored_answer(key, prompt, _Call(flight, bool(question.constrained)))
@@ -311,7 +338,7 @@ class Client:
                 case StepDown(reason):
                     if outcome.kind == "constraint" or asked.top_logprobs is None:
                         return self._failed("invalid_request", reason, attempt)
-                    fewer = _fewer(asked.top_logprobs, outcome.allowed)
+                    fewer = fewer_alternatives(asked.top_logprobs, outcome.allowed)
                 case Again(kind, reason, after):
                     if kind in OVERLOAD:
                         self._slots.overloaded()
@@ -371,10 +398,3 @@ class Client:
 
 def _least(one: int | None, other: int | None) -> int | None:
     return min((most for most in (one, other) if most is not None), default=None)
-
-
-def _fewer(asked: int, allowed: int | None) -> int:
-    """How many alternatives to ask for after `asked` were too many: as allowed, else five, else none."""
-    if allowed is not None and allowed < asked:
-        return allowed
-    return 5 if asked > 5 else 0

@@ -110,6 +110,12 @@ class Endpoint:
         named = model or given.get("model") or env.get("FCJAX_MODEL") or ""
         return cls(url or OPENAI, named, key, given.get("options", {}))
 
+    def at(self, path: str, query: str = "") -> str:
+        """The URL of another place of the API, such as `/files`, with the base URL's own query and this one."""
+        base, own, _ = _parts(self.url.strip())
+        more = "&".join(part for part in (own.removeprefix("?"), query) if part)
+        return base + path + (f"?{more}" if more else "")
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """The key, the value of the header, a password in the URL, and the values of its query except for a version."""

@@ -72,7 +72,7 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None  # belongs to the loop that sends first
 
     async def send(self, prompt: Prompt) -> Outcome:
-        body = _bytes(request_body(self.model, prompt))
+        body = body_bytes(request_body(self.model, prompt))
         try:
             if self._session is None:
                 self._session = self._opened()
@@ -230,7 +230,8 @@ def request_body(model: str, prompt: Prompt) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _bytes(body: dict[str, Any]) -> bytes:
+def body_bytes(body: dict[str, Any]) -> bytes:
+    """The bytes of a request's JSON."""
     try:
         return orjson.dumps(body)
     except TypeError:  # half a surrogate pair in a text

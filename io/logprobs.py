@@ -34,6 +34,13 @@ def read_logprobs(block: Any) -> tuple[Token, ...] | None:
     return tokens or None
 
 
+def fewer_alternatives(asked: int, allowed: int | None) -> int:
+    """How many alternatives a token to ask for after `asked` were too many: as allowed, else five, else none."""
+    if allowed is not None and allowed < asked:
+        return allowed
+    return 5 if asked > 5 else 0
+
+
 def of_answer(tokens: tuple[Token, ...], answer: str) -> tuple[Token, ...]:
     """The tokens of `answer`, where the model's reasoning or white space stood before it; all where it is not found."""
     start = "".join([token.text for token in tokens]).rfind(answer)

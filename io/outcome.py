@@ -126,13 +126,25 @@ def read_response(status: int, headers: Mapping[str, str], body: bytes, *, now: 
     `now` is Unix time in seconds, for a `retry-after` that is a date.
     """
     try:
-        return _read_response(status, headers, body, now)
+        return _read_content(status, headers, parsed(body), body, now)
     except RecursionError:
-        return Again("unreadable", f"HTTP {status} with JSON that is nested too deeply")
+        return Again("unreadable", _TOO_DEEP)
 
 
-def _read_response(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Outcome:
-    content = _json(body)
+def read_parsed(status: int, content: Any) -> Outcome:
+    """The outcome of a response whose JSON is parsed and whose headers are not known, as batches hand it over."""
+    try:
+        is_completion = isinstance(content, dict) and "choices" in content
+        shown = b"" if is_completion or content is None else str(content).encode("utf-8", "replace")
+        return _read_content(status, {}, content, shown, 0.0)
+    except RecursionError:
+        return Again("unreadable", _TOO_DEEP)
+
+
+_TOO_DEEP: Final = "the response is JSON that is nested too deeply"
+
+
+def _read_content(status: int, headers: Mapping[str, str], content: Any, body: bytes, now: float) -> Outcome:
     if status < 300:
         if not isinstance(content, dict):
             return Again("unreadable", f"HTTP {status} with {_excerpt(body)} instead of a chat completion")
@@ -336,8 +348,8 @@ def _count(given: Any) -> int | None:
     return given if isinstance(given, int) and 0 <= given < 2**40 else None
 
 
-def _json(body: bytes) -> Any:
-    """The parsed body, None where it is not JSON."""
+def parsed(body: bytes) -> Any:
+    """The JSON of a body, None where it is none."""
     try:
         return orjson.loads(body)
     except ValueError:

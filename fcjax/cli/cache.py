@@ -11,7 +11,7 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.command import Group, option
 from fcjax.cli.options.files import plain_print_options
-from fcjax.cli.options.types import INPUT, OUTPUT
+from fcjax.cli.options.types import OUTPUT, PRICES
 from fcjax.core.errors import SettingsError
 from fcjax.io import maintenance
 from fcjax.io.store import default_path
@@ -24,6 +24,7 @@ Examples:
   fcjax cache prune --kind search --older 90d   delete old searches, so that they are repeated
   fcjax cache export replies.jsonl.gz           one JSON object per line
   fcjax cache import replies.jsonl.gz           add them to this store or another
+  fcjax cache import --batch prompts/           add the outputs of batch files
 
 These commands are safe to use while runs access the store."""
 
@@ -159,18 +160,47 @@ def export(ctx: click.Context, /, out: str, store: Path | None, quiet: bool, as_
 
 
 @cache.command("import")
-@click.argument("source", metavar="FILE", type=INPUT)
+@click.argument("sources", metavar="FILE...", type=click.Path(exists=True, allow_dash=True), nargs=-1, required=True)
+@option("--batch", is_flag=True, help="Read the outputs of batches; a FOLDER stands for all outputs in it.")
+@option(
+    "--folder",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of --batch-out. [default: that of each FILE]",
+)
+@option(
+    "--price",
+    type=PRICES,
+    metavar="IN OUT",
+    help="US dollars per million input tokens and per million output tokens of batches. [default: half the listed price"
+    " for OpenAI's own endpoint, else unknown]",
+)
 @_store
 @plain_print_options
 @click.pass_context
-def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool, as_json: bool) -> None:
-    """Add the entries of FILE to the store.
+def import_(
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    batch: bool,
+    folder: Path | None,
+    price: tuple[float, float] | None,
+    store: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Add the entries of FILE, or the outputs of batches, to the store.
 
-    FILE is the output of export, or JSON Lines written by hand; - for standard input. The store is created if it does
-    not exist, and entries that are already in it are kept. Unusable lines are reported and skipped.
+    FILE is the output of export, or JSON Lines written by hand; - for standard input. With --batch, it is what OpenAI's
+    Batch API or vLLM has answered to the files of --batch-out. The store is created if it does not exist, and entries
+    that are already in it are kept. Unusable lines are reported and skipped.
     """
     place = store or default_path()
-    done = maintenance.import_rows(place, source)
+    if batch:
+        from fcjax.cli.import_batch import import_batch
+
+        import_batch(ctx, sources, folder, price, place, quiet=quiet, as_json=as_json)
+    done = _imported(place, sources)
     if as_json:
         faults = [shell.fault_dict(fault) for fault in done.faults]
         counts = {"added": done.added, "known": done.known, "n_faults": done.n_faults}
@@ -178,8 +208,13 @@ def import_(ctx: click.Context, /, source: str, store: Path | None, quiet: bool,
     elif not quiet:
         known = f"; {done.known:,} already in the store" if done.known else ""
         shell.echo(f"{place}: {shell.counted(done.added, 'row')} added{known}")
-    for fault in done.faults[: shell.FAULTS_SHOWN]:
-        shell.say(f"error: {fault}")
-    if done.n_faults > shell.FAULTS_SHOWN:
-        shell.say(f"error: and {done.n_faults - shell.FAULTS_SHOWN:,} more")
+    shell.say_faults(done.faults, done.n_faults)
     ctx.exit(shell.SOME_FAILED if done.n_faults else shell.OK)
+
+
+def _imported(store: Path, sources: tuple[str, ...]) -> maintenance.Imported:
+    """The files' rows in the store, and what all imports say together."""
+    all_done = [maintenance.import_rows(store, source) for source in sources]
+    faults = tuple(fault for done in all_done for fault in done.faults)
+    added, known, n_faults = (sum(getattr(done, name) for done in all_done) for name in ("added", "known", "n_faults"))
+    return maintenance.Imported(added, known, faults, n_faults)

@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fcjax.cli.options.model import CLIENT, ENDPOINT
 from fcjax.core.errors import SettingsError
 from fcjax.core.prompts import Prompt
 from fcjax.io.client import Client
-from fcjax.io.endpoint import Endpoint
+from fcjax.io.endpoint import OPENAI, Endpoint
 from fcjax.io.http import Timeouts, Transport
 from fcjax.io.pacing import Budget, RateLimit, Retry
 from fcjax.io.providers import LitellmTransport, Price, count_tokens, price_at
 from fcjax.io.stats import Stats
 from fcjax.io.store import Store, default_path
+
+if TYPE_CHECKING:
+    from fcjax.io.batches.collector import Collector
 
 
 class ModelAccess(NamedTuple):
@@ -33,6 +36,7 @@ class ModelAccess(NamedTuple):
     store: Store | None  # of replies and searches
     replay: bool  # whether answers come from the store only
     budget: Budget  # of the run, for all of its models
+    batch: Collector | None = None  # takes what the store lacks
 
     @property
     def client(self) -> Client:
@@ -48,15 +52,22 @@ class ModelAccess(NamedTuple):
 
 @contextmanager
 def open_client(
-    parameters: dict[str, Any], *, dry_run: bool = False, asks: bool = True, stores: bool = False
+    parameters: dict[str, Any],
+    *,
+    dry_run: bool = False,
+    asks: bool = True,
+    stores: bool = False,
+    batch: Collector | None = None,
 ) -> Iterator[ModelAccess]:
     """The client that `client_options` describe, with its store; their values are taken out of `parameters`.
 
     A dry run only reads the store and does not create one. Unless it `asks`, there is no client, and a store only for a
-    run that `stores` other answers, of the web or of a local model. Raises `SettingsError`, `InputError` and
-    `OutputError`.
+    run that `stores` other answers, of the web or of a local model. A `batch` takes the prompts that the store
+    lacks; then an endpoint that is not named is OpenAI's. Raises `SettingsError`, `InputError` and `OutputError`.
     """
     given = {name: parameters.pop(name) for name in CLIENT}
+    if batch is not None and not (is_configured({**given, "model": None})):
+        given["base_url"] = OPENAI
     transport = open_transport(**{name: given[name] for name in ENDPOINT}) if asks else None
     rate = RateLimit(requests=given["requests_per_minute"], tokens=given["tokens_per_minute"])
     budget = Budget(prompts=given["budget_prompts"], tokens=given["budget_tokens"], dollars=given["budget_dollars"])
@@ -74,6 +85,7 @@ def open_client(
             store=store,
             replay=given["replay"] and not dry_run,
             constrain=given["constrain"],
+            batch=batch,
             concurrency=given["concurrency"],
             rate=rate,
             retry=Retry(attempts=given["tries"]),
@@ -83,7 +95,7 @@ def open_client(
         )
         name, model = transport.name, transport.model
         count = partial(count_tokens, model) if given["litellm"] else None
-        yield ModelAccess(client, name, model, place, window, count, store, given["replay"], budget)
+        yield ModelAccess(client, name, model, place, window, count, store, given["replay"], budget, batch)
     finally:
         if store is not None:
             store.close()

@@ -10,7 +10,7 @@ from fcjax.cli.command import FILES, command, option
 from fcjax.cli.options.correction import correction_options
 from fcjax.cli.options.evidence import critic_options
 from fcjax.cli.options.files import cases_in, dry_run, limit, output, overwrite, print_options, sample
-from fcjax.cli.options.model import client_options
+from fcjax.cli.options.model import batch_options, client_options
 from fcjax.cli.options.types import OUTPUT
 
 _EPILOG = """\b
@@ -43,6 +43,7 @@ endpoint, 130 interrupted."""
 )
 @correction_options
 @client_options
+@batch_options
 @critic_options
 @sample
 @overwrite

@@ -36,6 +36,7 @@ def open_refiner(access: ModelAccess, given: dict[str, Any], critic: dict[str, A
     yield Client(
         endpoint,
         store=access.store,
+        batch=access.batch,
         replay=access.replay and access.store is not None,
         concurrency=critic["concurrency"],
         retry=Retry(attempts=critic["tries"]),

@@ -9,7 +9,7 @@ import click
 from fcjax.cli.command import FILES, command, option
 from fcjax.cli.options.evidence import critic_options, from_stage
 from fcjax.cli.options.files import cases_in, dry_run, limit, output, overwrite, print_options, sample
-from fcjax.cli.options.model import client_options
+from fcjax.cli.options.model import batch_options, client_options
 from fcjax.cli.options.types import OUTPUT
 
 _EPILOG = """\b
@@ -41,6 +41,7 @@ success, 1 something failed or the budget is used up, 2 bad usage, unreadable in
     help="File for the cases with all findings. [default: next to OUT, e.g. results.cases.jsonl]",
 )
 @client_options
+@batch_options
 @critic_options
 @from_stage
 @sample

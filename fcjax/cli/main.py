@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "convert": Lazy("fcjax.cli.convert:convert", "Convert a file to another format."),
     "infer": Lazy("fcjax.cli.infer:infer", "Compute the marginals of a UAI model."),
     "data": Lazy("fcjax.cli.data:data", "Build cases from public data sets, and training data from corrections."),
+    "batch": Lazy("fcjax.cli.batch:batch", "Send files of prompts to a server, and fetch the outputs."),
     "cache": Lazy("fcjax.cli.cache:cache", "Manage the store of replies and searches."),
 }
 

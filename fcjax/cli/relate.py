@@ -8,7 +8,7 @@ import click
 
 from fcjax.cli.command import RELATIONS, command, option
 from fcjax.cli.options.files import cases_in, dry_run, limit, output, print_options
-from fcjax.cli.options.model import client_options
+from fcjax.cli.options.model import batch_options, client_options
 from fcjax.cli.options.relations import relation_options
 from fcjax.cli.options.types import FILE
 
@@ -30,6 +30,7 @@ budget is used up, 2 bad usage, unreadable input or no endpoint, 130 interrupted
 @limit
 @dry_run
 @client_options
+@batch_options
 @relation_options
 @option(
     "--template",

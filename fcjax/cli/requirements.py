@@ -43,7 +43,7 @@ _CLIENT: Final = (
 )
 
 
-_ASKING: Final = ("base_url", "model", "config", "litellm", "timeout", "tries", "price", "constrain")
+_ASKING: Final = ("base_url", "model", "config", "litellm", "timeout", "tries", "price", "constrain", "batch_out")
 _ASKS: Final = ("stages", "no_revise", "queries", "retriever", "corpus", "summarise")
 
 
@@ -118,6 +118,23 @@ REQUIREMENTS: Final = (
     # Output
     Requirement(("overwrite",), ("out",), lambda v: v["out"] in (None, "-"), "without an output file", "add -o FILE"),
     Requirement(("seed",), ("sample",), lambda v: v["sample"] is None, "without --sample", "add --sample N"),
+    # Batch files
+    Requirement(("folder", "price"), ("batch", "sources"), lambda v: not v["batch"], "without --batch", "add --batch"),
+    Requirement(("every",), ("wait",), lambda v: not v["wait"], "without --wait", "add --wait"),
+    Requirement(
+        ("replay", "litellm", "timeout", "budget_prompts", "budget_tokens", "budget_dollars"),
+        ("batch_out",),
+        lambda v: v["batch_out"] is not None,
+        "with --batch-out, which sends nothing",
+        "remove --batch-out",
+    ),
+    Requirement(
+        ("batch_requests", "batch_size"),
+        ("batch_out",),
+        lambda v: v["batch_out"] is None,
+        "without --batch-out",
+        "add --batch-out FOLDER",
+    ),
     # Relations
     Requirement(
         ("style", "pack", "votes", "default", "wording", "max_tokens"),

@@ -8,6 +8,7 @@ import click
 
 import fcjax
 from fcjax.cli import shell
+from fcjax.cli.batch_out import open_batch
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.corrector import method_of, open_refiner
 from fcjax.cli.critic import (
@@ -64,7 +65,8 @@ def run(
     refiner = {name: parameters.pop(f"refiner_{name}") for name in ("model", "base_url", "config", "price")}
     critic_access = {name: parameters[name] for name in ("base_url", "model", "concurrency", "tries", "timeout")}
     with (
-        open_client(parameters, dry_run=dry_run) as access,
+        open_batch(parameters, dry_run=dry_run, quiet=quiet, as_json=as_json) as batch,
+        open_client(parameters, dry_run=dry_run, batch=batch.collector) as access,
         open_refiner(access, refiner, critic_access) as refiner_client,
     ):
         given = {name: parameters.pop(name) for name in METHOD}
@@ -85,8 +87,8 @@ def run(
                 refuse_input(written, access.store_path, *also_read)
         settings = all_settings(method, choice)
         stats = [client.stats for client in dict.fromkeys((access.client, method.writer))]
-        monitor = CorrectMonitor(stats, live=not quiet)
-        with resume_hint(ctx, monitor, out, access):
+        monitor = CorrectMonitor(stats, live=not quiet and batch.collector is None)
+        with batch.written(ctx, about), resume_hint(ctx, monitor, out, access):
             report = correct_file(
                 source, out, method, choice, cases_out=cases_out, overwrite=overwrite, observer=monitor
             )

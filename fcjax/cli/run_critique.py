@@ -11,6 +11,7 @@ import click
 
 import fcjax
 from fcjax.cli import shell
+from fcjax.cli.batch_out import open_batch
 from fcjax.cli.client import ModelAccess, is_configured, open_client
 from fcjax.cli.critic import (
     CorpusFaults,
@@ -76,9 +77,12 @@ def run(
     local = parameters["relation_model"] is not None
     asks = needs_endpoint(parameters, local_relations=local)
     if may_do_without(parameters):
-        asks = asks and is_configured(parameters)
+        asks = asks and (is_configured(parameters) or parameters["batch_out"] is not None)
     web = evidence["retriever"] in WEB
-    with open_client(parameters, dry_run=dry_run, asks=asks, stores=web or local) as access:
+    with (
+        open_batch(parameters, dry_run=dry_run, quiet=quiet, as_json=as_json) as batch,
+        open_client(parameters, dry_run=dry_run, asks=asks, stores=web or local, batch=batch.collector) as access,
+    ):
         faults = CorpusFaults()
         critic = open_critic(parameters, access, dry_run=dry_run, faults=faults)
         if critic.pipeline.may("relate") and not quiet:
@@ -98,10 +102,15 @@ def run(
         searches = None if found is None else found.stats
         stats = access.stats
         monitor = CritiqueMonitor(
-            stats, searches, retrieved_only, table=not (quiet or as_json), live=not quiet, warns=not quiet
+            stats,
+            searches,
+            retrieved_only,
+            table=not (quiet or as_json),
+            live=not quiet and batch.collector is None,
+            warns=not quiet,
         )
         settings = settings_of(critic, choice)
-        with resume_hint(ctx, monitor, out, access):
+        with batch.written(ctx, about), resume_hint(ctx, monitor, out, access):
             report = critique_file(
                 source, out, critic, choice, cases_out=cases_out, overwrite=overwrite, observer=monitor
             )

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fcjax.cli import shell
+from fcjax.cli.batch_out import open_batch
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_config, warn_of_constraint
 from fcjax.cli.summary import client_lines, client_report, counts, dollars, earlier_lines
@@ -39,7 +40,10 @@ def run(
         raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
     local = parameters["relation_model"] is not None
-    with open_client(parameters, dry_run=dry_run, asks=not local, stores=local) as access:
+    with (
+        open_batch(parameters, dry_run=dry_run, quiet=quiet, as_json=as_json) as batch,
+        open_client(parameters, dry_run=dry_run, asks=not local, stores=local, batch=batch.collector) as access,
+    ):
         config = relation_config(parameters, access, parameters.pop("template"))
         if not quiet:
             warn_of_constraint(access, config.model)
@@ -53,7 +57,7 @@ def run(
         refuse_input(out, access.store_path, *also_read)
         monitor = RelateMonitor(bar=not quiet)
         try:
-            with shell.stopped(ctx, lambda: _kept(access, monitor)):
+            with batch.written(ctx, about), shell.stopped(ctx, lambda: _kept(access, monitor)):
                 totals = relate_file(
                     source, out, access.client_or_none, config, window=access.window, limit=limit, observer=monitor
                 )

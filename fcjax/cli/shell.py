@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import click
@@ -19,8 +19,8 @@ from fcjax.core.errors import BudgetError, Fault, FcjaxError, InputError
 from fcjax.core.errors import counted as counted
 from fcjax.core.terminal import visible
 
-OK, SOME_FAILED, UNUSABLE, BROKEN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 70, 130, 141
-"""The exit codes."""
+OK, SOME_FAILED, UNUSABLE, WAITING, BROKEN, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 70, 130, 141
+"""The exit codes; `WAITING` is that of a run whose prompts were written to batch files."""
 
 VERBOSE = "fcjax.verbose"
 """Key in a context's `meta`: whether the traceback of a bug is printed."""
@@ -140,6 +140,14 @@ def _print_faults(error: FcjaxError) -> None:
         say(f"error: {line}")
     if len(lines) > FAULTS_SHOWN:
         say(f"error: and {len(lines) - FAULTS_SHOWN:,} more; `fcjax validate` lists all of them")
+
+
+def say_faults(faults: Sequence[Fault], count: int) -> None:
+    """Print the first of `count` faults on standard error, and how many others there are."""
+    for fault in faults[:FAULTS_SHOWN]:
+        say(f"error: {fault}")
+    if count > FAULTS_SHOWN:
+        say(f"error: and {count - FAULTS_SHOWN:,} more")
 
 
 def _leave(code: int) -> NoReturn:

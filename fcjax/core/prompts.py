@@ -125,6 +125,11 @@ class Reply:
     reasoning: str | None = None
 
 
+class PendingError(Exception):
+    """The reply to a prompt comes later, from a batch file. Asking raises it, so that nothing is made of a prompt that
+    has neither a reply nor failed: what depends on the reply waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a prompt has no reply. A failure is never a verdict (SPEC 3).

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from fcjax.core.checks import check_number
 from fcjax.core.errors import FcjaxError, SettingsError
+from fcjax.core.prompts import PendingError
 from fcjax.core.records import Case, Status
 from fcjax.correction.record import Correction, Round, not_started
 from fcjax.critic.asker import Asker, Cost, Meter
@@ -103,7 +104,10 @@ class Method(ABC):
 
         async def work(place: int, case: Case) -> Correction:
             report = (lambda one: on_round(place, one)) if on_round else (lambda _: None)
-            return await self._correction(case, self._case_askers(*shared, report))
+            try:
+                return await self._correction(case, self._case_askers(*shared, report))
+            except PendingError as error:
+                return not_started(case, self.name, Status.STOPPED, str(error))
 
         def ended() -> FcjaxError | None:
             return next((asker.end for asker in shared if asker.end), None)

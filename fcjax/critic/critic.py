@@ -20,10 +20,10 @@ import orjson
 
 from fcjax.core.checks import check_number
 from fcjax.core.passages import Found, Retriever
-from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.prompts import Failure, PendingError, Prompt, Reply
 from fcjax.core.records import Case, Status
 from fcjax.critic.asker import Asker
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts, relate_cases
+from fcjax.critic.relation_stream import RelationConfig, RelationCounts, pending, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
 from fcjax.io.files.digests import count_atoms, digest_of
@@ -211,7 +211,10 @@ class Critic:
 
             ask, reject = (asker.ask, asker.reject) if asker else (_no_model, None)
             search = self.retriever.search if self.retriever else _no_source
-            return await self.pipeline.prepare(case, ask, search, reject, through)
+            try:
+                return await self.pipeline.prepare(case, ask, search, reject, through)
+            except PendingError:
+                return pending(case)
 
         async def prepared() -> AsyncIterator[Case]:
             async for (place, _), case in front:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from fcjax.core.checks import check_choice, check_number
 from fcjax.core.errors import Fault, InputError
+from fcjax.core.prompts import PendingError
 from fcjax.core.records import Case, Relation, Status
 from fcjax.critic.asker import Asker
 from fcjax.graph.selection import Version
@@ -104,6 +105,7 @@ class _OpenCase:
         self._screen: Screen | None = None
         self._found: dict[int, list[Relation]] = {}
         self._expected: int | None = None  # questions; None until the last one is known
+        self.pends = False  # whether a reply comes later, from a batch
         if wanted and is_ready(case):
             try:
                 self._agenda = Agenda.of(case, how.version)
@@ -145,7 +147,9 @@ class _OpenCase:
     def finished(self, name: str, counts: RelationCounts) -> Case:
         """The case with its relations, in the order of the questions, and a record of the work under `relate`."""
         agenda, case = self._agenda, self.case
-        if agenda is not None:
+        if self.pends:
+            case = pending(case)
+        elif agenda is not None:
             relations = [relation for _, part in sorted(self._found.items()) for relation in part]
             failed = [relation for relation in relations if relation.status.failed]
             answered = [relation for relation in relations if not relation.status.failed]
@@ -211,6 +215,11 @@ def unusable(case: Case, *faults: Fault) -> Case:
     return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": reason})
 
 
+def pending(case: Case) -> Case:
+    """The case while replies to its prompts are still to come from a batch: stopped, and resumed by a later run."""
+    return replace(case, status=Status.STOPPED, extra={**case.extra, "reason": "its replies come from a batch"})
+
+
 def questions(case: Case, how: RelationConfig) -> Iterator[Any]:
     """What is to be asked about a case, one at a time; nothing where it lacks atoms or contexts, or has failed."""
     return _OpenCase(case, how).questions()
@@ -253,7 +262,11 @@ async def relate_cases(
                 yield asked
 
     async def work(asked: _CaseQuestion) -> list[Relation]:
-        return [] if asked.question is None else await how.model.answer(asked.question, asker.ask, asker.reject)
+        try:
+            return [] if asked.question is None else await how.model.answer(asked.question, asker.ask, asker.reject)
+        except PendingError:
+            asked.case.pends = True
+            return []
 
     answers = Window(pending(), work, window)
     try:

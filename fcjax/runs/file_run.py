@@ -17,6 +17,7 @@ from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from fcjax.core.errors import InputError, OutputError, counted
+from fcjax.core.prompts import PendingError
 from fcjax.io.files import encode_result
 from fcjax.io.files.journal import Journal
 from fcjax.io.files.locks import locked
@@ -82,7 +83,7 @@ class FileRun(Generic[Found]):
 
         Clients and retriever are closed in the end, and a half-written file is dropped. Raises `InputError` where a
         replay that has no answer at all would take a file's place: without any reply, or, where `has_answers()` is
-        false in the end, without one that could be read.
+        false in the end, without one that could be read; and `PendingError` where replies come later, from a batch.
         """
         asked = list(clients)
         stream = cast("AsyncGeneratorType[Item, None]", _with_resources(items, asked, retriever))
@@ -95,6 +96,8 @@ class FileRun(Generic[Found]):
                     self._spool.add(done.row, done.digest, done.atoms)
                 place += 1
                 yield done.case
+            if pending := max((client.pending for client in asked), default=0):
+                raise PendingError(f"{counted(pending, 'prompt')} to be answered by a batch")
             self._refuse_empty_replay(asked, has_answers)
 
         try:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from fcjax.core.prompts import Failure, Prompt, Reply
+from fcjax.core.prompts import Failure, PendingError, Prompt, Reply
 from fcjax.stages.parsing.json_like import is_cut as ends_early
 from fcjax.stages.templates import quoted
 
@@ -141,9 +141,11 @@ class CountingAsk:
 async def each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], at_once: int) -> list[Result]:
     """The result of `work` for each item, in order, with up to `at_once` in progress.
 
-    Where one raises, those that have begun are waited for, since their replies are paid for, and no others begin.
+    Where one raises, those that have begun are waited for, since their replies are paid for, and no others begin. Where
+    one waits for a batch, the others are worked on all the same, so that their prompts go into the same batch.
     """
     waiting = deque(enumerate(items))
+    pending: list[PendingError] = []
     done: dict[int, Result] = {}
 
     async def worker() -> None:
@@ -151,6 +153,8 @@ async def each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item],
             place, item = waiting.popleft()
             try:
                 done[place] = await work(item)
+            except PendingError as error:
+                pending.append(error)
             except BaseException:
                 waiting.clear()
                 raise
@@ -159,4 +163,6 @@ async def each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item],
     for outcome in await asyncio.gather(*workers, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
+    if pending:
+        raise pending[0]
     return [done[place] for place in range(len(items))]

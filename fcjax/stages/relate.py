@@ -18,7 +18,7 @@ from fcjax.core.prompts import AnswerForm, Prompt, Reply
 from fcjax.core.records import DISTRIBUTED, Atom, Case, Context, Distribution, Relation, RelationType, Status
 from fcjax.core.words import without_invisible
 from fcjax.graph.selection import Kind, Version, merge, own_contexts
-from fcjax.stages.answers import DIVISIBLE, Ask, Reject, answers_to, draw, is_cut, is_readable
+from fcjax.stages.answers import AT_ONCE, DIVISIBLE, Ask, Reject, answers_to, draw, each, is_cut, is_readable
 from fcjax.stages.calibration import Calibration, likeliest, spread
 from fcjax.stages.parsing.labels import SPELLINGS, FoundLabel, Judged, judged, read_label, read_labels
 from fcjax.stages.templates import Template, quoted
@@ -349,12 +349,12 @@ async def relate(question: Question, ask: Ask, reject: Reject | None = None) -> 
     asked = await answers_to(prompt, count, question.read, question.request, ask, reject, what="label")
     if asked.failure and asked.failure.kind in DIVISIBLE and count > 1:
         halves = (question.pairs[: count // 2], question.pairs[count // 2 :])
-        return [one for half in halves for one in await relate(replace(question, pairs=half), ask, reject)]
-    answers = asked.answers
-    votes = question.model.votes
+        found = await each(lambda half: relate(replace(question, pairs=half), ask, reject), halves, len(halves))
+        return [*found[0], *found[1]]
+    answers, votes = asked.answers, question.model.votes
     ballots: list[dict[int, Answer]] = []
     if votes and any(answer.judged is None for answer in answers.values()):
-        draws = [await ask(draw(prompt, sample)) for sample in range(1, votes + 1)]
+        draws = await each(lambda sample: ask(draw(prompt, sample)), range(1, votes + 1), AT_ONCE)
         ballots = [question.read(one) for one in draws if isinstance(one, Reply) and is_readable(prompt, one)]
     return [
         _relation(pair, answers[i], [ballot[i].label for ballot in ballots if i in ballot], question.model)

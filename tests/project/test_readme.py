@@ -19,6 +19,7 @@ from pathlib import Path
 
 import click
 import pytest
+from batch_answers import BatchServer
 from scripted_server import ScriptedServer
 
 import fcjax
@@ -108,7 +109,7 @@ def endpoint(tmp_path, monkeypatch):
         top = [(label, math.log(p)), (other, math.log(1 - p))]
         return {"text": f"[{label}]", "tokens": [("[", 0.0, []), (*top[0], top), ("]", 0.0, [])]}
 
-    with ScriptedServer(answer, key="sk-the-examples-key") as server:
+    with ScriptedServer(answer, key="sk-the-examples-key", elsewhere=BatchServer(answer)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", server.key)
         monkeypatch.setenv("FCJAX_MODEL", "NAME")

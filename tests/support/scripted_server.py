@@ -18,7 +18,7 @@ import struct
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -91,7 +91,8 @@ class ScriptedServer:
 
     Of the fields that constrain an answer, those in `enforces` are honoured (an answer that does not fit is replaced by
     one that does), those in `refuses` are refused, with the status and the body given for each, and the others are
-    ignored. Where an answer has been constrained, it is cut off after `cut` characters.
+    ignored. Where an answer has been constrained, it is cut off after `cut` characters. `elsewhere` answers requests to
+    other paths.
     """
 
     def __init__(
@@ -107,11 +108,13 @@ class ScriptedServer:
         enforces: Iterable[str] = (),
         refuses: Mapping[str, tuple[int, Any]] | None = None,
         cut: int | None = None,
+        elsewhere: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] | None = None,
     ):
         self.answer, self.delay, self.spread = answer, delay, spread
         self.key, self.most_logprobs = key, most_logprobs
         self.models = tuple(models)
         self.enforces, self.refuses, self.cut = frozenset(enforces), dict(refuses or {}), cut
+        self.elsewhere = elsewhere
         self.asked: Counter[str] = Counter()  # calls that arrived, by the text of their last message
         self.answered: Counter[str] = Counter()  # of these, the ones that were given a reply
         self.trouble: Counter[str] = Counter()  # the others, by kind
@@ -185,7 +188,7 @@ class ScriptedServer:
         if request.path == "/v1/models":
             return reply(200, {}, {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]})
         if request.path != "/v1/chat/completions":
-            return reply(404, {}, {"detail": "Not Found"})
+            return await self.elsewhere(request) if self.elsewhere else reply(404, {}, {"detail": "Not Found"})
         body = orjson.loads(await request.read())
         question = body["messages"][-1]["content"]
         self.asked[question] += 1

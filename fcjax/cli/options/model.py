@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from fcjax.cli.command import COMMON, MODEL, option, options
-from fcjax.cli.options.types import COUNT, FILE, PRICES, Amount
+from fcjax.cli.options.types import COUNT, FILE, PRICES, Amount, size
 
 _model = partial(option, section=MODEL)
 
@@ -53,6 +53,31 @@ budget_options = options(
     _model("--budget-dollars", type=Amount(0), metavar="X", help="Stop before spending more than X US dollars."),
 )
 replay = _model("--replay", is_flag=True, help="Use only replies from the store; send nothing.")
+
+BATCH: Final = ("batch_out", "batch_requests", "batch_size")
+"""Parameters of `batch_options`."""
+
+batch_options = options(
+    _model(
+        "--batch-out",
+        metavar="FOLDER",
+        type=click.Path(file_okay=False),
+        help="Send nothing: write the prompts that the store lacks to FOLDER, as OpenAI batch requests.",
+    ),
+    _model(
+        "--batch-requests",
+        type=COUNT,
+        metavar="N",
+        help="Maximum number of requests per file. [default: 50000, OpenAI's limit]",
+    ),
+    _model(
+        "--batch-size",
+        metavar="SIZE",
+        callback=size,
+        help="Maximum size of a file. [default: 200 million bytes, OpenAI's limit]",
+    ),
+)
+"""Asking by files; `fcjax.cli.batch_out` reads them."""
 
 client_options = options(
     endpoint_options,
