@@ -183,7 +183,7 @@ class Book:
         """The files, in order: those of a round, or all."""
         only = "" if round is None else f" WHERE round = {round:d}"
         rows = self.connection.execute(f"SELECT {_PART} FROM parts{only} ORDER BY id").fetchall()
-        return [Part(*row[:7], bool(row[7]), *row[8:]) for row in rows]
+        return [Part(*(*row[:7], bool(row[7]), *row[8:])) for row in rows]
 
     @property
     def round(self) -> int:

@@ -129,8 +129,9 @@ class Collector:
         if failure := await self._failure(key, source, model, store):
             return failure
         prompt = question.sent
-        row = (key, source, model, prompt.template, question.constrained, prompt.top_logprobs)
-        row += (self.limits(source, model)[0], pack_prompt(prompt), estimated_tokens(sent), longest_answer(sent))
+        named = (key, source, model, prompt.template, question.constrained, prompt.top_logprobs)
+        sizes = (estimated_tokens(sent), longest_answer(sent))
+        row = (*named, self.limits(source, model)[0], pack_prompt(prompt), *sizes)
         try:
             taken = self._draft.execute(_TAKE, (*row, body_bytes(request_body(model, sent))))
         except sqlite3.OperationalError as error:
