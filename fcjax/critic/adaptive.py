@@ -26,16 +26,23 @@ TRUST: Final = (0.96, 0.03, 0.01)
 NOISE: Final = 0.15
 BATCH: Final = 8
 """The part of the open questions that a round asks is one of this number."""
+BAND: Final = 8 * EPS
+"""Half width of the tie band, in nats: 2 EPS in the probability."""
 FEW: Final = 0.02
 """Probability of an answer other than neutral, from which a claim that is settled is worth its place in a prompt."""
 
 
 class Pairs(NamedTuple):
-    """The pairs of one case that can be asked about, in the order of asking all; `source` and `target` by number."""
+    """The pairs of one case that can be asked about, in the order of asking all; `source` and `target` by number.
+
+    Claims are of `C` kinds that no text tells apart, such as those of which nothing speaks; `opinion` is that on each
+    pair if its claim is of a kind, and `share` how common the kind is.
+    """
 
     source: Int[np.ndarray, " N"]  # int64: contexts
     target: Int[np.ndarray, " N"]  # int64: atoms
-    opinion: Float[np.ndarray, "N 3"]  # float64, columns by `DISTRIBUTED`
+    opinion: Float[np.ndarray, "C N 3"]  # float64, columns by `DISTRIBUTED`
+    share: Float[np.ndarray, " C"]  # float64
 
 
 class Moves(NamedTuple):
@@ -46,19 +53,29 @@ class Moves(NamedTuple):
     down: Float[np.ndarray, " N"]  # by a contradiction
 
 
-def experts(opinion: Float[np.ndarray, "N 3"]) -> Float[np.ndarray, "3 N 3"]:
-    """The three opinions on each pair."""
-    even = np.full_like(opinion, 1 / 3)
-    return np.stack([opinion, (1 - NOISE) * opinion + NOISE * even, even])
+def experts(pairs: Pairs) -> list[tuple[Float[np.ndarray, "C N 3"], Float[np.ndarray, " C"]]]:
+    """The three opinions on each pair, by the kind of claim, with the shares of the kinds."""
+    even = np.full((1, *pairs.opinion.shape[1:]), 1 / 3)
+    noisy = (1 - NOISE) * pairs.opinion + NOISE / 3
+    return [(pairs.opinion, pairs.share), (noisy, pairs.share), (even, np.ones(1))]
 
 
-def trust(opinion: Float[np.ndarray, "N 3"], answers: Int[np.ndarray, " N"]) -> Float[np.ndarray, " 3"]:
-    """How much the three opinions count, after `answers`: places in `DISTRIBUTED`, -1 where there is none."""
+def beliefs(pairs: Pairs, atoms: int, answers: Int[np.ndarray, " N"]) -> list[Float[np.ndarray, "C A"]]:
+    """How much each of the three opinions counts, and within it each kind of each of the `atoms`, after `answers`:
+    places in `DISTRIBUTED`, -1 where there is none. All add up to 1 for every atom."""
     known = np.flatnonzero(answers >= 0)
-    said = experts(opinion[known])[:, np.arange(len(known)), answers[known]]
-    score = np.log(TRUST) + np.log(said).sum(axis=1)
-    weight: Float[np.ndarray, " 3"] = np.exp(score - score.max())
-    return weight / weight.sum()
+    its = pairs.target[known]
+    scores, kinds = [], []
+    for first, (q, share) in zip(TRUST, experts(pairs), strict=True):
+        said = np.log(q[:, known, answers[known]])
+        joint = np.log(share)[:, None] + np.stack([np.bincount(its, row, atoms) for row in said])
+        top = joint.max(axis=0)
+        total = top + np.log(np.exp(joint - top).sum(axis=0))
+        kinds.append(np.exp(joint - total))
+        scores.append(math.log(first) + float(total.sum()))
+    best = max(scores)
+    weights = [math.exp(score - best) for score in scores]
+    return [weight / sum(weights) * kind for weight, kind in zip(weights, kinds, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +89,19 @@ class Outlook:
 
 
 def outlook(pairs: Pairs, moves: Moves, answers: Int[np.ndarray, " N"]) -> Outlook:
-    """The outlook after `answers` (see `trust`). The pairs of an atom count as independent, given the opinion."""
+    """The outlook after `answers` (see `beliefs`). The pairs of an atom count as independent, given the opinion."""
     from fcjax.kernels.settling import stays  # compiled: takes a second to import
 
     open_ = np.flatnonzero(answers < 0)
     order = open_[np.argsort(pairs.target[open_], kind="stable")]
     ptr = np.searchsorted(pairs.target[order], np.arange(len(moves.now) + 1)).astype(np.int64)
-    weight, three = trust(pairs.opinion, answers), experts(pairs.opinion)
-    settled = np.zeros(len(moves.now))
-    for w, q in zip(weight.tolist(), three, strict=True):
-        settled += w * stays(ptr, moves.now, moves.up[order], moves.down[order], np.ascontiguousarray(q[order, :2]), 8 * EPS)
+    settled, telling = np.zeros(len(moves.now)), np.zeros(len(answers))
+    up, down = moves.up[order], moves.down[order]
+    for belief, (q, _) in zip(beliefs(pairs, len(moves.now), answers), experts(pairs), strict=True):
+        for weight, one in zip(belief, q, strict=True):
+            settled += weight * stays(ptr, moves.now, up, down, np.ascontiguousarray(one[order, :2]), BAND)
+            telling += weight[pairs.target] * (1 - one[:, 2])
     settled = np.clip(settled, 0.0, 1.0)
-    telling = 1 - np.einsum("k,kn->n", weight, three[:, :, 2])
     worth = np.where(answers < 0, (1 - settled[pairs.target]) * telling, 0.0)
     return Outlook(settled, telling, worth)
 

@@ -19,9 +19,11 @@ from fcjax.core.words import content_words, words
 from fcjax.stages.calibration import distributions
 from fcjax.stages.relate import Agenda, Pair
 
-FEATURES: Final = ("constant", "covered", "covered_squared", "own", "rank", "numbers", "behind_claim", "length")
+FEATURES: Final = ("constant", "covered", "covered_squared", "own", "rank", "numbers", "behind_claim", "length", "content", "relative")
 """What the regression reads of a pair; see `features`."""
 COEFFICIENTS: Final = np.zeros((len(FEATURES), 3))
+SHIFTS: Final = np.zeros((3, 3))
+SHARES: Final = np.ones(3) / 3
 LEAST_WORDS: Final = 1e-3  # of a probability of an opinion by words: they are never sure
 
 K1: Final = 1.2
@@ -40,7 +42,7 @@ def features(agenda: Agenda, pairs: Sequence[Pair]) -> Float[np.ndarray, "N F"]:
     targets = {name: i for i, name in enumerate(dict.fromkeys(pair.target for pair in pairs))}
     premises = {pair.source: pair.premise for pair in pairs}
     claims = {pair.target: pair.hypothesis for pair in pairs}
-    covered, bm25, numbers, length = _scores([claims[name] for name in targets], [premises[name] for name in sources])
+    covered, bm25, numbers, length, content = _scores([claims[name] for name in targets], [premises[name] for name in sources])
     own_of = {atom.id: set(atom.contexts or ()) for atom in agenda.atoms.values()}
     i = np.array([targets[pair.target] for pair in pairs], np.int64)
     j = np.array([sources[pair.source] for pair in pairs], np.int64)
@@ -48,7 +50,8 @@ def features(agenda: Agenda, pairs: Sequence[Pair]) -> Float[np.ndarray, "N F"]:
     places = np.argsort(np.argsort(-bm25, axis=1, kind="stable"), axis=1)
     best = covered.max(axis=0, initial=0.0)
     c = covered[i, j]
-    columns = (np.ones(len(pairs)), c, c**2, own, 1 / (1 + places[i, j]), numbers[i, j], best[j] - c, length[i])
+    columns = (np.ones(len(pairs)), c, c**2, own, 1 / (1 + places[i, j]), numbers[i, j], best[j] - c, length[i],
+        content[i, j], bm25[i, j] / np.maximum(1e-9, bm25.max(axis=1)[i]))
     return np.stack(columns, axis=1)
 
 
@@ -72,7 +75,7 @@ def _scores(claims: Sequence[str], passages: Sequence[str]) -> tuple[np.ndarray,
     saturated = counts * (K1 + 1) / (counts + K1 * (1 - B + B * sizes / sizes.mean()))
     digits = np.array([any(sign.isdigit() for sign in word) for word in vocabulary], bool)
     n, m = len(claims), len(passages)
-    covered, bm25, missing, length = np.zeros((n, m)), np.zeros((n, m)), np.zeros((n, m)), np.zeros(n)
+    covered, bm25, missing, length, content = np.zeros((n, m)), np.zeros((n, m)), np.zeros((n, m)), np.zeros(n), np.zeros((n, m))
     for i, one in enumerate(wanted):
         rows = np.array([vocabulary[word] for word in one], np.int64)
         if not len(rows):
@@ -82,9 +85,11 @@ def _scores(claims: Sequence[str], passages: Sequence[str]) -> tuple[np.ndarray,
         covered[i] = w @ has[rows] / w.sum()
         bm25[i] = w @ saturated[rows]
         length[i] = math.log(len(rows))
+        ours = [vocabulary[word] for word in content_words(claims[i])]
+        content[i] = has[ours].mean(axis=0) if ours else 1.0
         if digits[rows].any():
             missing[i] = 1 - has[rows[digits[rows]]].mean(axis=0)
-    return covered, bm25, missing, length
+    return covered, bm25, missing, length, content
 
 
 def opinions(agenda: Agenda, pairs: Sequence[Pair]) -> Float[np.ndarray, "N 3"]:
