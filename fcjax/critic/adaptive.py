@@ -24,10 +24,13 @@ from fcjax.core.records import EPS
 TRUST: Final = (0.96, 0.03, 0.01)
 """How much the three opinions count before any answer."""
 NOISE: Final = 0.15
-BATCH: Final = 8
+BATCH: Final = 12
 """The part of the open questions that a round asks is one of this number."""
 BAND: Final = 8 * EPS
 """Half width of the tie band, in nats: 2 EPS in the probability."""
+FIRST: Final = 3
+"""Passages that are read for an atom, at least, whatever the opinion."""
+PROBE: Final = 100
 FEW: Final = 0.02
 """Probability of an answer other than neutral, from which a claim that is settled is worth its place in a prompt."""
 
@@ -107,20 +110,27 @@ def outlook(pairs: Pairs, moves: Moves, answers: Int[np.ndarray, " N"]) -> Outlo
 
 
 def chosen(
-    pairs: Pairs, found: Outlook, open_: Bool[np.ndarray, " N"], settle: float, pack: int, most: int | None = None
+    pairs: Pairs, found: Outlook, answers: Int[np.ndarray, " N"], settle: float, pack: int, most: int | None = None
 ) -> list[list[int]]:
     """The next prompts, best first, each as the places of its pairs, of one context; none where all is settled.
 
-    Only atoms that are less sure than `settle` are asked about, but for claims that are likely to be spoken of by a
-    passage that is asked about anyway. A round asks one in `BATCH` of the prompts that are left, each such atom at
-    least once; `most` prompts at most.
+    Asked about are atoms that are less sure than `settle`, as long as a passage may say something of them with a
+    probability of 1 - `settle` or more, or fewer than `FIRST` were read for them. A round asks one in `BATCH` of what
+    is left; `most` prompts at most. A prompt of several claims also carries those of its passage that are worth their
+    place. Where each prompt has one pair, the first round also has every `PROBE`th pair, whatever the opinion on it:
+    else an opinion that is wrong of what it holds to be idle would not be found out.
     """
-    wanted = open_ & (found.settled[pairs.target] < settle)
-    if not wanted.any() or most == 0:
+    open_ = answers < 0
+    unsure = open_ & (found.settled[pairs.target] < settle)
+    read = np.bincount(pairs.target[~open_], minlength=len(found.settled))
+    wanted = unsure & ((found.telling >= 1 - settle) | (read < FIRST)[pairs.target])
+    if most is not None and most <= 0:
         return []
     if pack == 1:
-        return _alone(pairs, found, wanted, most)
-    riders = open_ & (wanted | (found.telling >= FEW))
+        return _alone(pairs, found, wanted, settle, most, probe=bool(open_.all()))
+    if not wanted.any():
+        return []
+    riders = open_ & (unsure | (found.telling >= FEW))
     by_source: dict[int, list[int]] = {}
     order = np.lexsort((np.arange(len(wanted)), -found.telling, -found.worth, ~wanted))
     for place in order[riders[order]].tolist():
@@ -128,25 +138,38 @@ def chosen(
     groups = [places[:pack] for places in by_source.values() if wanted[places[0]]]
     value = [float(sum(found.worth[place] for place in group if wanted[place])) for group in groups]
     ranked = [groups[g] for g in sorted(range(len(groups)), key=lambda g: (-value[g], g))]
-    least = math.ceil(len(ranked) / BATCH)
-    unseen = set(pairs.target[wanted].tolist())
+    need = _need(pairs, found, wanted, settle)
     picked: list[list[int]] = []
-    for rank, group in enumerate(ranked):
-        of = {int(pairs.target[place]) for place in group if wanted[place]}
-        if rank < least or of & unseen:
-            picked.append(group)
-            unseen -= of
-        if rank >= least and not unseen:
+    for group in ranked[: math.ceil(len(ranked) / BATCH)][:most]:
+        picked.append(sorted(group))
+        for place in group:
+            need[pairs.target[place]] -= found.telling[place]
+        if not (need > 0).any():
             break
-    return [sorted(group) for group in picked[:most]]
+    return picked
 
 
-def _alone(pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], most: int | None) -> list[list[int]]:
-    """The best pairs of each atom, one in `BATCH` of its own."""
+def _need(pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], settle: float) -> Float[np.ndarray, " A"]:
+    """How much of what may be said of each atom has to be asked for it to settle, if nothing is said: its doubt falls
+    about in proportion to what is left. 0 for those that are settled."""
+    left = np.bincount(pairs.target[wanted], found.telling[wanted], len(found.settled))
+    doubt = np.maximum(1 - found.settled, 1e-12)
+    return left * np.maximum(0.0, 1 - (1 - settle) / doubt)
+
+
+def _alone(
+    pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], settle: float, most: int | None, *, probe: bool
+) -> list[list[int]]:
+    """The best pairs of each atom, one in `BATCH` of its own, and in the end those of a `probe`."""
     picked: list[int] = []
+    need = _need(pairs, found, wanted, settle)
     for atom in np.unique(pairs.target[wanted]).tolist():
         its = np.flatnonzero(wanted & (pairs.target == atom))
         best = its[np.lexsort((its, -found.worth[its]))]
-        picked += best[: math.ceil(len(its) / BATCH)].tolist()
+        enough = int(np.searchsorted(np.cumsum(found.telling[best]), need[atom])) + 1
+        picked += best[: min(enough, math.ceil(len(its) / BATCH))].tolist()
     picked.sort(key=lambda place: (-found.worth[place], place))
+    if probe:
+        even = np.argsort(found.telling, kind="stable")[PROBE // 2 :: PROBE]
+        picked += [place for place in even.tolist() if place not in picked]
     return [[place] for place in picked[:most]]
