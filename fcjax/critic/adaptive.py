@@ -31,6 +31,8 @@ BAND: Final = 8 * EPS
 FIRST: Final = 3
 """Passages that are read for an atom, at least, whatever the opinion."""
 PROBE: Final = 100
+LEAST_LOSS: Final = 0.05
+"""Nats, below which it is of no account whether a relation keeps its force."""
 FEW: Final = 0.02
 """Probability of an answer other than neutral, from which a claim that is settled is worth its place in a prompt."""
 
@@ -49,11 +51,17 @@ class Pairs(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The log-odds of each atom now, and by how much an answer would move them."""
+    """The log-odds of each atom now, by how much an answer would move them, and what they rest on.
+
+    Relations that are there may lose their force, where their context is found to be wrong of other atoms: `held` are
+    their contexts and atoms, `loss` is by how much that would move the atom.
+    """
 
     now: Float[np.ndarray, " A"]  # float64, nats
     up: Float[np.ndarray, " N"]  # float64, nats: by an entailment of the pair's context
     down: Float[np.ndarray, " N"]  # by a contradiction
+    held: Int[np.ndarray, "R 2"]  # int64: context and atom of each relation
+    loss: Float[np.ndarray, " R"]  # float64, nats
 
 
 def experts(pairs: Pairs) -> list[tuple[Float[np.ndarray, "C N 3"], Float[np.ndarray, " C"]]]:
@@ -97,13 +105,26 @@ def outlook(pairs: Pairs, moves: Moves, answers: Int[np.ndarray, " N"]) -> Outlo
 
     open_ = np.flatnonzero(answers < 0)
     order = open_[np.argsort(pairs.target[open_], kind="stable")]
-    ptr = np.searchsorted(pairs.target[order], np.arange(len(moves.now) + 1)).astype(np.int64)
-    settled, telling = np.zeros(len(moves.now)), np.zeros(len(answers))
-    up, down = moves.up[order], moves.down[order]
-    for belief, (q, _) in zip(beliefs(pairs, len(moves.now), answers), experts(pairs), strict=True):
+    atoms = len(moves.now)
+    shaken = np.flatnonzero(np.abs(moves.loss) > LEAST_LOSS)
+    target = np.concatenate([pairs.target[order], moves.held[shaken, 1]])
+    by_atom = np.argsort(target, kind="stable")
+    ptr = np.searchsorted(target[by_atom], np.arange(atoms + 1)).astype(np.int64)
+    up = np.concatenate([moves.up[order], moves.loss[shaken]])[by_atom]
+    down = np.concatenate([moves.down[order], np.zeros(len(shaken))])[by_atom]
+    true = 1 / (1 + np.exp(-np.clip(moves.now, -500, 500)))[pairs.target[open_]]
+    contexts = int(max(pairs.source.max(initial=0), moves.held[:, 0].max(initial=0))) + 1
+    settled, telling = np.zeros(atoms), np.zeros(len(answers))
+    for belief, (q, _) in zip(beliefs(pairs, atoms, answers), experts(pairs), strict=True):
+        its = sum(weight[pairs.target, None] * one for weight, one in zip(belief, q, strict=True))
+        telling += its[:, 0] + its[:, 1]
+        total = belief.sum(axis=0)[pairs.target[open_]]
+        against = np.where(total > 0, (its[open_, 0] * (1 - true) + its[open_, 1] * true) / np.maximum(total, 1e-300), 0)
+        kept = np.exp(np.bincount(pairs.source[open_], np.log1p(-np.minimum(against, 0.999)), contexts))
+        lost = np.stack([1 - kept[moves.held[shaken, 0]], np.zeros(len(shaken))], axis=1)
         for weight, one in zip(belief, q, strict=True):
-            settled += weight * stays(ptr, moves.now, up, down, np.ascontiguousarray(one[order, :2]), BAND)
-            telling += weight[pairs.target] * (1 - one[:, 2])
+            steps = np.ascontiguousarray(np.concatenate([one[order, :2], lost])[by_atom])
+            settled += weight * stays(ptr, moves.now, up, down, steps, BAND)
     settled = np.clip(settled, 0.0, 1.0)
     worth = np.where(answers < 0, (1 - settled[pairs.target]) * telling, 0.0)
     return Outlook(settled, telling, worth)
