@@ -1,10 +1,10 @@
-"""Which questions to ask next: those whose answers could change a label, for the fewest prompts (docs/adaptive.md).
+"""Which questions to ask next: those whose answers could change a label, in as few prompts (docs/adaptive.md).
 
 Known of each pair that was not asked about is an opinion, a distribution over its answers, and how far each answer
 would move the log-odds of its atom. Of these, `outlook` makes how sure each atom's label is against all answers that
-are missing, and `chosen` the next prompts. All is a function of arrays: nothing depends on when an answer came.
+are missing, and `chosen` the next prompts. Both are functions of arrays: nothing depends on when an answer came.
 
-An opinion may be wrong, and then wrong of all pairs of a case at once. So there are three: the `opinion` as it is; the
+An opinion may be wrong, and then wrong of all pairs of a case at once. So there are three: the opinion as it is; the
 same with `NOISE` of its mass spread evenly; and none at all, even between the answers. How much each counts follows
 from how well it foretold the answers of the case so far.
 """
@@ -21,20 +21,25 @@ from jaxtyping import Bool, Float, Int
 
 from fcjax.core.records import EPS
 
+OPEN: Final = -1
+"""Of a pair that was not asked about, in place of an answer's place in `DISTRIBUTED`."""
+LOST: Final = 3
+"""Of a pair that was asked about in vain."""
 TRUST: Final = (0.96, 0.03, 0.01)
 """How much the three opinions count before any answer."""
 NOISE: Final = 0.15
-BATCH: Final = 12
-"""The part of the open questions that a round asks is one of this number."""
-BAND: Final = 8 * EPS
-"""Half width of the tie band, in nats: 2 EPS in the probability."""
 FIRST: Final = 3
 """Passages that are read for an atom, at least, whatever the opinion."""
 PROBE: Final = 100
+"""One pair in this number is asked about whatever the opinion, where a prompt has one pair."""
+ROUND: Final = {False: 12, True: 4}
+"""Of what is left to ask, a round asks one part in this number; by whether prompts have several pairs."""
+FEW: Final = 0.02
+"""Probability of an answer other than neutral, from which a claim is worth its place in a prompt."""
 LEAST_LOSS: Final = 0.05
 """Nats, below which it is of no account whether a relation keeps its force."""
-FEW: Final = 0.02
-"""Probability of an answer other than neutral, from which a claim that is settled is worth its place in a prompt."""
+BAND: Final = 8 * EPS
+"""Half width of the tie band in nats: 2 EPS in the probability."""
 
 
 class Pairs(NamedTuple):
@@ -64,70 +69,76 @@ class Moves(NamedTuple):
     loss: Float[np.ndarray, " R"]  # float64, nats
 
 
-def experts(pairs: Pairs) -> list[tuple[Float[np.ndarray, "C N 3"], Float[np.ndarray, " C"]]]:
-    """The three opinions on each pair, by the kind of claim, with the shares of the kinds."""
-    even = np.full((1, *pairs.opinion.shape[1:]), 1 / 3)
-    noisy = (1 - NOISE) * pairs.opinion + NOISE / 3
-    return [(pairs.opinion, pairs.share), (noisy, pairs.share), (even, np.ones(1))]
-
-
-def beliefs(pairs: Pairs, atoms: int, answers: Int[np.ndarray, " N"]) -> list[Float[np.ndarray, "C A"]]:
-    """How much each of the three opinions counts, and within it each kind of each of the `atoms`, after `answers`:
-    places in `DISTRIBUTED`, -1 where there is none. All add up to 1 for every atom."""
-    known = np.flatnonzero(answers >= 0)
-    its = pairs.target[known]
-    scores, kinds = [], []
-    for first, (q, share) in zip(TRUST, experts(pairs), strict=True):
-        said = np.log(q[:, known, answers[known]])
-        joint = np.log(share)[:, None] + np.stack([np.bincount(its, row, atoms) for row in said])
-        top = joint.max(axis=0)
-        total = top + np.log(np.exp(joint - top).sum(axis=0))
-        kinds.append(np.exp(joint - total))
-        scores.append(math.log(first) + float(total.sum()))
-    best = max(scores)
-    weights = [math.exp(score - best) for score in scores]
-    return [weight / sum(weights) * kind for weight, kind in zip(weights, kinds, strict=True)]
-
-
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """How sure the labels of a case are: `settled` is, of each atom, the probability that the answers that are missing
-    would leave its label as it is; `worth`, of each pair, how much its answer may change one (0 of those answered)."""
+    would leave its label as it is; `telling`, of each pair, that of an answer other than neutral; and `worth`, how
+    much its answer may change (0 where it was asked)."""
 
     settled: Float[np.ndarray, " A"]  # float64
-    telling: Float[np.ndarray, " N"]  # float64: probability of an answer other than neutral
+    telling: Float[np.ndarray, " N"]  # float64
     worth: Float[np.ndarray, " N"]  # float64
 
 
+def scenarios(pairs: Pairs) -> tuple[Float[np.ndarray, "S N 3"], Float[np.ndarray, " S"], Int[np.ndarray, " S"]]:
+    """Each of the three opinions for each kind of claim, with the kind's share, and the number of the opinion."""
+    even = np.full((1, *pairs.opinion.shape[1:]), 1 / 3)
+    q = np.concatenate([pairs.opinion, (1 - NOISE) * pairs.opinion + NOISE / 3, even])
+    kinds = len(pairs.share)
+    return q, np.concatenate([pairs.share, pairs.share, np.ones(1)]), np.array([0] * kinds + [1] * kinds + [2])
+
+
+def beliefs(pairs: Pairs, atoms: int, answers: Int[np.ndarray, " N"]) -> Float[np.ndarray, "S A"]:
+    """How much each of the `scenarios` counts for each of the `atoms`, after `answers`: places in `DISTRIBUTED`, `OPEN`
+    or `LOST`. They add up to 1 for every atom."""
+    q, share, opinion = scenarios(pairs)
+    known = np.flatnonzero((answers != OPEN) & (answers != LOST))
+    its = pairs.target[known]
+    said = np.log(q[:, known, answers[known]])
+    joint = np.log(share)[:, None] + np.stack([np.bincount(its, row, atoms) for row in said])
+    top = joint.max(axis=0)
+    kinds = np.exp(joint - top)
+    total = np.stack([kinds[opinion == one].sum(axis=0) for one in range(len(TRUST))])  # [3, A]
+    score = np.log(TRUST) + (np.log(np.maximum(total, 1e-300)) + top).sum(axis=1)
+    weight = np.exp(score - score.max())
+    found: Float[np.ndarray, "S A"] = (weight / weight.sum())[opinion, None] * kinds / np.maximum(total, 1e-300)[opinion]
+    return found
+
+
 def outlook(pairs: Pairs, moves: Moves, answers: Int[np.ndarray, " N"]) -> Outlook:
-    """The outlook after `answers` (see `beliefs`). The pairs of an atom count as independent, given the opinion."""
+    """The outlook after `answers` (see `beliefs`). The pairs of an atom count as independent, in each scenario."""
     from fcjax.kernels.settling import stays  # compiled: takes a second to import
 
-    open_ = np.flatnonzero(answers < 0)
-    order = open_[np.argsort(pairs.target[open_], kind="stable")]
     atoms = len(moves.now)
+    q, _, _ = scenarios(pairs)
+    weight = beliefs(pairs, atoms, answers)
+    mixed = np.einsum("sn,snk->nk", weight[:, pairs.target], q[:, :, :2])
+    telling = mixed.sum(axis=1)
+    open_ = np.flatnonzero(answers == OPEN)
     shaken = np.flatnonzero(np.abs(moves.loss) > LEAST_LOSS)
-    target = np.concatenate([pairs.target[order], moves.held[shaken, 1]])
-    by_atom = np.argsort(target, kind="stable")
-    ptr = np.searchsorted(target[by_atom], np.arange(atoms + 1)).astype(np.int64)
-    up = np.concatenate([moves.up[order], moves.loss[shaken]])[by_atom]
-    down = np.concatenate([moves.down[order], np.zeros(len(shaken))])[by_atom]
-    true = 1 / (1 + np.exp(-np.clip(moves.now, -500, 500)))[pairs.target[open_]]
-    contexts = int(max(pairs.source.max(initial=0), moves.held[:, 0].max(initial=0))) + 1
-    settled, telling = np.zeros(atoms), np.zeros(len(answers))
-    for belief, (q, _) in zip(beliefs(pairs, atoms, answers), experts(pairs), strict=True):
-        its = sum(weight[pairs.target, None] * one for weight, one in zip(belief, q, strict=True))
-        telling += its[:, 0] + its[:, 1]
-        total = belief.sum(axis=0)[pairs.target[open_]]
-        against = np.where(total > 0, (its[open_, 0] * (1 - true) + its[open_, 1] * true) / np.maximum(total, 1e-300), 0)
-        kept = np.exp(np.bincount(pairs.source[open_], np.log1p(-np.minimum(against, 0.999)), contexts))
-        lost = np.stack([1 - kept[moves.held[shaken, 0]], np.zeros(len(shaken))], axis=1)
-        for weight, one in zip(belief, q, strict=True):
-            steps = np.ascontiguousarray(np.concatenate([one[order, :2], lost])[by_atom])
-            settled += weight * stays(ptr, moves.now, up, down, steps, BAND)
-    settled = np.clip(settled, 0.0, 1.0)
-    worth = np.where(answers < 0, (1 - settled[pairs.target]) * telling, 0.0)
+    target = np.concatenate([pairs.target[open_], moves.held[shaken, 1]])
+    order = np.argsort(target, kind="stable")
+    ptr = np.searchsorted(target[order], np.arange(atoms + 1)).astype(np.int64)
+    up = np.concatenate([moves.up[open_], moves.loss[shaken]])[order]
+    down = np.concatenate([moves.down[open_], np.zeros(len(shaken))])[order]
+    lost = np.zeros((len(q), len(shaken), 2))
+    lost[:, :, 0] = _shaken(pairs, moves, open_, mixed)[moves.held[shaken, 0]]
+    steps = np.concatenate([q[:, open_, :2], lost], axis=1)[:, order]
+    settled = np.clip(stays(ptr, moves.now, up, down, np.ascontiguousarray(steps), weight, BAND), 0.0, 1.0)
+    worth = np.where(answers == OPEN, (1 - settled[pairs.target]) * telling, 0.0)
     return Outlook(settled, telling, worth)
+
+
+def _shaken(
+    pairs: Pairs, moves: Moves, open_: Int[np.ndarray, " O"], mixed: Float[np.ndarray, "N 2"]
+) -> Float[np.ndarray, " contexts"]:
+    """The probability of each context that an answer that is missing has it speak against what is held of an atom."""
+    true = 0.5 + 0.5 * np.tanh(0.5 * moves.now[pairs.target[open_]])
+    against = mixed[open_, 0] * (1 - true) + mixed[open_, 1] * true
+    contexts = int(max(pairs.source.max(initial=0), moves.held[:, 0].max(initial=0))) + 1
+    kept = np.bincount(pairs.source[open_], np.log1p(-np.minimum(against, 0.999)), contexts)
+    found: Float[np.ndarray, " contexts"] = 1 - np.exp(kept)
+    return found
 
 
 def chosen(
@@ -136,32 +147,27 @@ def chosen(
     """The next prompts, best first, each as the places of its pairs, of one context; none where all is settled.
 
     Asked about are atoms that are less sure than `settle`, as long as a passage may say something of them with a
-    probability of 1 - `settle` or more, or fewer than `FIRST` were read for them. A round asks one in `BATCH` of what
-    is left; `most` prompts at most. A prompt of several claims also carries those of its passage that are worth their
-    place. Where each prompt has one pair, the first round also has every `PROBE`th pair, whatever the opinion on it:
-    else an opinion that is wrong of what it holds to be idle would not be found out.
+    probability of 1 - `settle` or more, or fewer than `FIRST` were read for them. A round asks a part of what is left
+    (see `ROUND`); `most` prompts at most. A prompt of several claims also carries those of its passage that are worth
+    their place. Where each prompt has one pair, the first round also has every `PROBE`th pair, whatever the opinion on
+    it: else an opinion that is wrong of what it holds to be idle would not be found out.
     """
-    open_ = answers < 0
+    open_ = answers == OPEN
     unsure = open_ & (found.settled[pairs.target] < settle)
     read = np.bincount(pairs.target[~open_], minlength=len(found.settled))
     wanted = unsure & ((found.telling >= 1 - settle) | (read < FIRST)[pairs.target])
     if most is not None and most <= 0:
         return []
-    if pack == 1:
-        return _alone(pairs, found, wanted, settle, most, probe=bool(open_.all()))
-    if not wanted.any():
-        return []
-    riders = open_ & (unsure | (found.telling >= FEW))
-    by_source: dict[int, list[int]] = {}
-    order = np.lexsort((np.arange(len(wanted)), -found.telling, -found.worth, ~wanted))
-    for place in order[riders[order]].tolist():
-        by_source.setdefault(int(pairs.source[place]), []).append(place)
-    groups = [places[:pack] for places in by_source.values() if wanted[places[0]]]
-    value = [float(sum(found.worth[place] for place in group if wanted[place])) for group in groups]
-    ranked = [groups[g] for g in sorted(range(len(groups)), key=lambda g: (-value[g], g))]
     need = _need(pairs, found, wanted, settle)
+    if pack == 1:
+        places = _best_of_each(pairs, found, wanted, need)
+        if open_.all() and wanted.any():
+            even = np.argsort(found.telling, kind="stable")[PROBE // 2 :: PROBE].tolist()
+            places += [place for place in even if place not in places]
+        return [[place] for place in places[:most]]
+    groups = _by_context(pairs, found, wanted, open_ & (unsure | (found.telling >= FEW)), pack)
     picked: list[list[int]] = []
-    for group in ranked[: math.ceil(len(ranked) / BATCH)][:most]:
+    for group in groups[: math.ceil(len(groups) / ROUND[True])][:most]:
         picked.append(sorted(group))
         for place in group:
             need[pairs.target[place]] -= found.telling[place]
@@ -175,22 +181,36 @@ def _need(pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], settle: 
     about in proportion to what is left. 0 for those that are settled."""
     left = np.bincount(pairs.target[wanted], found.telling[wanted], len(found.settled))
     doubt = np.maximum(1 - found.settled, 1e-12)
-    return left * np.maximum(0.0, 1 - (1 - settle) / doubt)
+    need: Float[np.ndarray, " A"] = left * np.maximum(0.0, 1 - (1 - settle) / doubt)
+    return need
 
 
-def _alone(
-    pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], settle: float, most: int | None, *, probe: bool
-) -> list[list[int]]:
-    """The best pairs of each atom, one in `BATCH` of its own, and in the end those of a `probe`."""
+def _best_of_each(
+    pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], need: Float[np.ndarray, " A"]
+) -> list[int]:
+    """The best pairs of each atom, a part of its own, no more than it needs; best first."""
     picked: list[int] = []
-    need = _need(pairs, found, wanted, settle)
-    for atom in np.unique(pairs.target[wanted]).tolist():
-        its = np.flatnonzero(wanted & (pairs.target == atom))
-        best = its[np.lexsort((its, -found.worth[its]))]
-        enough = int(np.searchsorted(np.cumsum(found.telling[best]), need[atom])) + 1
-        picked += best[: min(enough, math.ceil(len(its) / BATCH))].tolist()
-    picked.sort(key=lambda place: (-found.worth[place], place))
-    if probe:
-        even = np.argsort(found.telling, kind="stable")[PROBE // 2 :: PROBE]
-        picked += [place for place in even.tolist() if place not in picked]
-    return [[place] for place in picked[:most]]
+    order = np.lexsort((-found.worth, pairs.target))
+    order = order[wanted[order]]
+    for its in np.split(order, np.flatnonzero(np.diff(pairs.target[order])) + 1) if len(order) else ():
+        enough = int(np.searchsorted(np.cumsum(found.telling[its]), need[pairs.target[its[0]]])) + 1
+        picked += its[: min(enough, math.ceil(len(its) / ROUND[False]))].tolist()
+    return sorted(picked, key=lambda place: (-found.worth[place], place))
+
+
+def _by_context(
+    pairs: Pairs, found: Outlook, wanted: Bool[np.ndarray, " N"], riders: Bool[np.ndarray, " N"], pack: int
+) -> list[list[int]]:
+    """A prompt of each context with `wanted` pairs, which also has `riders`, `pack` in all; best first."""
+    order = np.lexsort((-found.telling, -found.worth, ~wanted))
+    groups: dict[int, list[int]] = {}
+    for place in order[riders[order]].tolist():
+        groups.setdefault(int(pairs.source[place]), []).append(place)
+    prompts = [group[:pack] for group in groups.values() if wanted[group[0]]]
+    worth = np.where(wanted, found.worth, 0.0)
+    return sorted(prompts, key=lambda group: (-float(worth[group].sum()), min(group)))
+
+
+def left_out(answers: Sequence[int] | Int[np.ndarray, " N"]) -> int:
+    """The number of pairs that were not asked about."""
+    return int(np.count_nonzero(np.asarray(answers) == OPEN))
