@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE))  # this folder's modules
 import machine  # noqa: E402
 
 from fcjax.core.records import DISTRIBUTED, Case, Context, Label, Relation, RelationType  # noqa: E402
-from fcjax.critic.inquiry import Inquiry  # noqa: E402
+from fcjax.critic.inquiry import Inquiry, found_for  # noqa: E402
 from fcjax.inference.engine import infer  # noqa: E402
 from fcjax.io.files import read_cases  # noqa: E402
 from fcjax.io.retrievers.local import LocalCorpus  # noqa: E402
@@ -111,7 +111,7 @@ def bare_cases(path: Path, folder: Path) -> Callable[[int], list[Bare]]:
 
 
 def terms(one: Bare) -> np.ndarray:
-    return features(one.pairs, {atom.id: atom.contexts or () for atom in one.agenda.atoms.values()})
+    return features(one.pairs, found_for(one.agenda))
 
 
 Fit = tuple[np.ndarray, np.ndarray, np.ndarray]  # coefficients, shifts, shares
@@ -163,7 +163,7 @@ def fit(cases: Sequence[Bare], kinds: int = 3) -> Fit:
 def adaptive(one: Bare, opinion: Opinion, settle: float, pack: int) -> tuple[Inquiry, list[int], int, float]:
     """The inquiry about a case when it has ended, the places asked, its rounds, and the CPU seconds of choosing."""
     began = process_time()
-    inquiry = Inquiry(one.agenda, SETTINGS, settle=settle, pack=pack, opinion=lambda pairs: opinion)
+    inquiry = Inquiry(one.agenda, one.pairs, opinion, SETTINGS, settle=settle, pack=pack)
     seconds, asked, rounds = process_time() - began, [], 0
     while True:
         began = process_time()

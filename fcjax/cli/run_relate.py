@@ -77,7 +77,7 @@ def _settings(config: RelationConfig) -> dict[str, Any]:
     """The settings as JSON; templates by their names, a calibration by its digest."""
     calibration = config.model.calibration
     names = {} if calibration is None else {"calibration": calibration.digest}
-    return {"version": config.version, "screen": config.screen, **config.model.settings(), **names}
+    return {"version": config.version, "screen": config.screen, **config.asking(), **config.model.settings(), **names}
 
 
 class RelateMonitor(RunObserver):

@@ -12,7 +12,6 @@ from how well it foretold the answers of the case so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,8 +22,8 @@ from fcjax.core.records import EPS
 
 OPEN: Final = -1
 """Of a pair that was not asked about, in place of an answer's place in `DISTRIBUTED`."""
-LOST: Final = 3
-"""Of a pair that was asked about in vain."""
+APART: Final = 3
+"""Of a pair that was asked about in vain, or answered by the opinion itself: it tells nothing of the opinion."""
 TRUST: Final = (0.96, 0.03, 0.01)
 """How much the three opinions count before any answer."""
 NOISE: Final = 0.15
@@ -90,9 +89,9 @@ def scenarios(pairs: Pairs) -> tuple[Float[np.ndarray, "S N 3"], Float[np.ndarra
 
 def beliefs(pairs: Pairs, atoms: int, answers: Int[np.ndarray, " N"]) -> Float[np.ndarray, "S A"]:
     """How much each of the `scenarios` counts for each of the `atoms`, after `answers`: places in `DISTRIBUTED`, `OPEN`
-    or `LOST`. They add up to 1 for every atom."""
+    or `APART`. They add up to 1 for every atom."""
     q, share, opinion = scenarios(pairs)
-    known = np.flatnonzero((answers != OPEN) & (answers != LOST))
+    known = np.flatnonzero((answers != OPEN) & (answers != APART))
     its = pairs.target[known]
     said = np.log(q[:, known, answers[known]])
     joint = np.log(share)[:, None] + np.stack([np.bincount(its, row, atoms) for row in said])
@@ -147,22 +146,22 @@ def chosen(
     """The next prompts, best first, each as the places of its pairs, of one context; none where all is settled.
 
     Asked about are atoms that are less sure than `settle`, as long as a passage may say something of them with a
-    probability of 1 - `settle` or more, or fewer than `FIRST` were read for them. A round asks a part of what is left
+    probability of 1 - `settle` or more, and those for which fewer than `FIRST` passages were read. A round asks a part of what is left
     (see `ROUND`); `most` prompts at most. A prompt of several claims also carries those of its passage that are worth
     their place. Where each prompt has one pair, the first round also has every `PROBE`th pair, whatever the opinion on
     it: else an opinion that is wrong of what it holds to be idle would not be found out.
     """
     open_ = answers == OPEN
     unsure = open_ & (found.settled[pairs.target] < settle)
-    read = np.bincount(pairs.target[~open_], minlength=len(found.settled))
-    wanted = unsure & ((found.telling >= 1 - settle) | (read < FIRST)[pairs.target])
+    read = np.bincount(pairs.target[~open_ & (answers != APART)], minlength=len(found.settled))
+    wanted = (unsure & (found.telling >= 1 - settle)) | (open_ & (read < FIRST)[pairs.target])
     if most is not None and most <= 0:
         return []
     need = _need(pairs, found, wanted, settle)
     if pack == 1:
         places = _best_of_each(pairs, found, wanted, need)
         if open_.all() and wanted.any():
-            even = np.argsort(found.telling, kind="stable")[PROBE // 2 :: PROBE].tolist()
+            even = np.argsort(found.telling, kind="stable")[min(PROBE, len(answers)) // 2 :: PROBE].tolist()
             places += [place for place in even if place not in places]
         return [[place] for place in places[:most]]
     groups = _by_context(pairs, found, wanted, open_ & (unsure | (found.telling >= FEW)), pack)
@@ -209,8 +208,3 @@ def _by_context(
     prompts = [group[:pack] for group in groups.values() if wanted[group[0]]]
     worth = np.where(wanted, found.worth, 0.0)
     return sorted(prompts, key=lambda group: (-float(worth[group].sum()), min(group)))
-
-
-def left_out(answers: Sequence[int] | Int[np.ndarray, " N"]) -> int:
-    """The number of pairs that were not asked about."""
-    return int(np.count_nonzero(np.asarray(answers) == OPEN))

@@ -8,33 +8,47 @@ concurrency, and when it is repeated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from jaxtyping import Float
 
+from fcjax.core.limits import Limits
 from fcjax.core.records import DISTRIBUTED, Relation, RelationType, Status
-from fcjax.critic.adaptive import LOST, OPEN, Moves, Outlook, Pairs, chosen, outlook
+from fcjax.critic.adaptive import APART, OPEN, Moves, Outlook, Pairs, chosen, outlook
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.graph.factors import OWN, factor_table
 from fcjax.graph.selection import says_nothing
 from fcjax.scoring.settings import Settings
-from fcjax.stages.pair_opinion import Opinion, opinion_by_words
+from fcjax.stages.pair_opinion import Opinion
 from fcjax.stages.relate import Agenda, Pair
 
 ASSUMED: Final = 0.9
 """Probability of an answer that is still to come."""
 HARM: Final = 8.0
 """What a context's odds are divided by where it is found to be wrong of an atom, about."""
+LIMITS: Final = Limits(restarts=4, assignments=4)
+"""Of a wide graph, as close as choosing needs; the posteriors of the case have their own."""
 DIGITS: Final = 4
 """Of what is recorded."""
 
 
+def all_pairs(agenda: Agenda) -> Iterator[Pair]:
+    """The pairs of a case, those that have an answer included."""
+    return replace(agenda, related=frozenset()).pairs()
+
+
+def found_for(agenda: Agenda) -> dict[str, frozenset[str]]:
+    """The contexts that were found for each atom, by ids."""
+    return {atom.id: frozenset(atom.contexts or ()) for atom in agenda.atoms.values()}
+
+
 class Inquiry:
-    """The asking about one case. `settle` is how sure a label must be, `pack` how many pairs a prompt may have, `most`
-    how many prompts the case may take. `opinion` is that on `pairs`, in their order; by default the one by words.
+    """The asking about the `pairs` of one case, those that have an answer included. `settle` is how sure a label must
+    be, `pack` how many pairs a prompt may have, `most` how many prompts the case may take. `opinion` is that on the
+    pairs, in their order.
 
     Raises `InputError` where the case makes no graph.
     """
@@ -42,17 +56,16 @@ class Inquiry:
     def __init__(
         self,
         agenda: Agenda,
+        pairs: Sequence[Pair],
+        opinion: Opinion,
         settings: Settings,
         *,
         settle: float,
         pack: int = 1,
         most: int | None = None,
-        opinion: Callable[[Sequence[Pair]], Opinion] | None = None,
     ):
         self.settle, self._pack, self._most = settle, pack, most
-        self.pairs = list(replace(agenda, related=frozenset()).pairs())
-        own = {atom.id: frozenset(atom.contexts or ()) for atom in agenda.atoms.values()}
-        self.opinion = opinion(self.pairs) if opinion else opinion_by_words(self.pairs, own)
+        self.pairs, self.opinion = pairs, opinion
         self._contexts = {name: n for n, name in enumerate(dict.fromkeys(pair.source for pair in self.pairs))}
         self._atoms = {name: n for n, name in enumerate(dict.fromkeys(pair.target for pair in self.pairs))}
         source = np.array([self._contexts[pair.source] for pair in self.pairs], np.int64)
@@ -78,13 +91,19 @@ class Inquiry:
                 self._note(place, relation)
                 self._given.add(place)
 
-    def take(self, place: int, relation: Relation) -> None:
-        """Take the answer about the pair at `place`."""
+    def take(self, place: int, relation: Relation, *, opinion: bool = False) -> None:
+        """Take the answer about the pair at `place`; with `opinion`, one that the first opinion itself has given."""
         self._note(place, relation)
+        if opinion:
+            self._answers[place] = APART
+
+    def is_open(self, place: int) -> bool:
+        """Whether there is no answer about the pair at `place`."""
+        return bool(self._answers[place] == OPEN)
 
     def _note(self, place: int, relation: Relation) -> None:
         if relation.status.failed or relation.type is None:
-            self._answers[place] = LOST
+            self._answers[place] = APART
             return
         self._answers[place] = OWN[relation.type]
         if self._encoding == "soft" or not says_nothing(relation):
@@ -93,6 +112,9 @@ class Inquiry:
     def round(self) -> list[list[int]]:
         """The next prompts, as the places of their pairs; none where nothing more is to be asked."""
         if not self.pairs:
+            return []
+        if self._most is not None and self.prompts >= self._most:
+            self._now = None
             return []
         self._now = outlook(self._asked, self._moves(), self._answers)
         most = None if self._most is None else self._most - self.prompts
@@ -119,7 +141,7 @@ class Inquiry:
         from fcjax.inference.engine import infer
 
         graph = self._graph()
-        found = infer([graph], "fast")[0]
+        found = infer([graph], "fast", limits=LIMITS)[0]
         prior = {name: float(row[1] / row.sum()) for name, row in zip(graph.ids, graph.unary, strict=True)}
         p: Mapping[str, float] = prior if found.status is not Status.OK else found.p
         aliases = self._base.aliases

@@ -11,22 +11,22 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from fcjax.core.checks import check_choice, check_number
-from fcjax.core.errors import Fault, InputError
-from fcjax.core.records import Case, Relation, Status
+from fcjax.core.errors import SettingsError
+from fcjax.core.records import Case, Relation
 from fcjax.critic.asker import Asker
+from fcjax.critic.open_case import CaseQuestion, OpenCase
+from fcjax.critic.rounds import AskedInRounds
 from fcjax.graph.selection import Version
 from fcjax.io.client import Client
 from fcjax.io.window import Window, each
+from fcjax.scoring.settings import Settings
 from fcjax.stages.calibration import Calibration
-from fcjax.stages.relate import Agenda, Relater, RelationModel
-from fcjax.stages.screen import Screen
-from fcjax.stages.traces import related, with_related
+from fcjax.stages.relate import Relater, RelationModel
 
-_MAKERS: Final = ("model", "style", "template", "calibration")
-"""Keys of a record of relations that say what gave them."""
+Ask = Literal["all", "adaptive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +35,59 @@ class RelationConfig:
     the score below which a pair is not worth asking about (see `Screen`; None asks about all). A `calibration` given
     here becomes the model's.
 
+    To `ask` is all, or `adaptive`: first of what could change a label most, until no label is less sure than `settle`
+    or, where that cannot be, no answer that is missing is likely to say anything; `ask_at_most` prompts a case. Labels
+    are those of the settings `graph`. A model `first`, a calibrated local one, then answers where it is as sure as
+    `settle`, so that the other is not asked.
+
     Raises `SettingsError`.
     """
 
     version: Version = "FR2"
     model: Relater = field(default_factory=RelationModel)
     screen: float | None = None
+    ask: Ask = "all"
+    settle: float = 0.99
+    ask_at_most: int | None = None
+    first: Relater | None = None
+    graph: Settings = field(default_factory=Settings)
     calibration: InitVar[Calibration | None] = None
 
     def __post_init__(self, calibration: Calibration | None) -> None:
         check_choice("version", self.version, get_args(Version))
         check_number("screen", self.screen, 0, 1, none=True)
+        check_choice("ask", self.ask, get_args(Ask))
+        check_number("settle", self.settle, 0.5, 1)
+        check_number("ask_at_most", self.ask_at_most, 0, 2**31 - 1, whole=True, none=True)
+        self._check_adaptive()
+        object.__setattr__(self, "graph", replace(self.graph, version=self.version))
         if calibration is not None:
             object.__setattr__(self, "model", self.model.calibrated(calibration))
+
+    def asking(self) -> dict[str, Any]:
+        """What decides which pairs are asked about, as JSON; nothing where all are."""
+        if self.ask == "all":
+            return {}
+        first = None if self.first is None else self.first.settings() | {"calibration": self.first.calibration.digest}
+        numbers = self.graph.numbers()
+        return {"ask": self.ask, "settle": self.settle, "ask_at_most": self.ask_at_most, "first": first, "graph": numbers}
+
+    def _check_adaptive(self) -> None:
+        """Raise `SettingsError` for what does not go with the way of asking."""
+        if self.ask == "all":
+            if self.first is not None or self.ask_at_most is not None:
+                name = "first" if self.first is not None else "ask_at_most"
+                raise SettingsError(f"{name} has no effect with ask='all'; remove it, or use ask='adaptive'")
+            return
+        if self.version == "FR3":
+            raise SettingsError("version is 'FR3', which asks about contexts too; allowed with ask='adaptive': FR1, FR2")
+        if not self.model.asks:
+            raise SettingsError("ask is 'adaptive', and the relations are read by a local model, which costs no prompts")
+        if self.first is not None and self.first.calibration is None:
+            raise SettingsError(
+                "the local model that answers first has no calibration, so it is unknown how sure it is; make one with "
+                "`fcjax calibrate`"
+            )
 
 
 @dataclass(slots=True)
@@ -62,6 +102,9 @@ class RelationCounts:
     given: int = 0  # relations that the input has
     earlier: int = 0  # cases that keep relations of another model, wording or calibration (see `keeps_earlier`)
     screened: int = 0  # pairs left out as unrelated
+    not_asked: Counter[str] = field(default_factory=Counter)  # pairs left out by adaptive asking, by first opinion
+    prompts: int = 0  # of adaptive asking, repairs and votes apart
+    prompts_of_all: int = 0  # that asking all would have taken in its place
     skipped: Counter[str] = field(default_factory=Counter)  # atoms and contexts that cannot be asked about, by reason
 
     @property
@@ -82,138 +125,18 @@ class RelationCounts:
             "n_given": self.given,
             "n_earlier": self.earlier,
             "n_screened": self.screened,
+            **(
+                {"not_asked": dict(self.not_asked), "prompts": self.prompts, "prompts_of_all": self.prompts_of_all}
+                if self.not_asked or self.prompts_of_all
+                else {}
+            ),
             "skipped": dict(self.skipped),
         }
 
 
-class _CaseQuestion(NamedTuple):
-    """One question of a case, or None for a case that has none; `last` where no further question follows."""
-
-    case: _OpenCase
-    place: int
-    question: Any  # None where there is none
-    last: bool
-
-
-class _OpenCase:
-    """A case that is being asked about."""
-
-    def __init__(self, case: Case, how: RelationConfig, wanted: bool = True):
-        self.case, self._how = case, how
-        self._agenda: Agenda | None = None
-        self._screen: Screen | None = None
-        self._found: dict[int, list[Relation]] = {}
-        self._expected: int | None = None  # questions; None until the last one is known
-        if wanted and is_ready(case):
-            try:
-                self._agenda = Agenda.of(case, how.version)
-            except InputError as error:
-                self.case = unusable(case, *error.faults)
-
-    def questions(self) -> Iterator[Any]:
-        """The questions that are left to ask."""
-        if self._agenda is None:
-            return iter(())
-        pairs = self._agenda.pairs()
-        if self._how.screen is not None:
-            self._screen = Screen(self._agenda, self._how.screen)
-            pairs = self._screen.passed(pairs)
-        return self._how.model.questions(pairs)
-
-    def numbered(self) -> Iterator[_CaseQuestion]:
-        questions, place = self.questions(), 0
-        question = next(questions, None)
-        while (following := next(questions, None)) is not None:
-            yield _CaseQuestion(self, place, question, last=False)
-            question, place = following, place + 1
-        yield _CaseQuestion(self, place, question, last=True)
-
-    def take(self, asked: _CaseQuestion, relations: list[Relation]) -> None:
-        self._found[asked.place] = relations
-        if asked.last:
-            self._expected = asked.place + 1
-
-    @property
-    def done(self) -> bool:
-        return len(self._found) == self._expected
-
-    @property
-    def left_out(self) -> int:
-        """Pairs left out by screening, so far."""
-        return self._screen.left_out if self._screen else 0
-
-    def finished(self, name: str, counts: RelationCounts) -> Case:
-        """The case with its relations, in the order of the questions, and a record of the work under `relate`."""
-        agenda, case = self._agenda, self.case
-        if agenda is not None:
-            relations = [relation for _, part in sorted(self._found.items()) for relation in part]
-            failed = [relation for relation in relations if relation.status.failed]
-            answered = [relation for relation in relations if not relation.status.failed]
-            counts.pairs += len(relations)
-            counts.types.update(str(relation.type) for relation in answered)
-            counts.methods.update(str(relation.method) for relation in answered)
-            counts.failed.update(relation.extra["reason"].partition(":")[0] for relation in failed)
-            counts.given += len(case.relations or ())
-            counts.screened += self.left_out
-            counts.skipped.update(agenda.skipped.values())
-            made_with = _made_with(name, self._how.model)
-            done = {
-                "model": made_with.pop("model"),
-                "version": self._how.version,
-                **made_with,
-                "asked": len(relations),
-                "failed": len(failed),
-                **({} if self._screen is None else {"screened": self.left_out}),
-                **({"skipped": dict(agenda.skipped)} if agenda.skipped else {}),
-            }
-            case = agenda.answered(relations)
-            if (earlier := _earlier(case, relations, done)) is not None:
-                done["earlier"] = earlier
-            if relations or related(case) is None:  # else the record is of the run that did ask
-                case = replace(case, extra=with_related(case, done))
-            counts.earlier += keeps_earlier(case, name, self._how.model)
-        counts.cases[str(case.status)] += 1
-        return case
-
-
-def _earlier(case: Case, made: list[Relation], done: dict[str, Any]) -> dict[str, Any] | None:
-    """What the relations that a model gave before, and that are kept, were made with, as far as it is known; None
-    where it is the same."""
-    before, ours = related(case), {id(relation) for relation in made}
-    kept = any(one.method and not one.status.failed and id(one) not in ours for one in case.relations or ())
-    if not kept:
-        return None
-    if before is None:
-        return {}
-    if all(before.get(name) == done.get(name) for name in _MAKERS):
-        return before.get("earlier")
-    return {name: before[name] for name in (*_MAKERS, "earlier") if name in before}
-
-
-def _made_with(name: str, model: Relater) -> dict[str, Any]:
-    """What a record of relations says of their model of this `name`; of a calibration only where there is one."""
-    calibration = {} if model.calibration is None else {"calibration": model.calibration.digest}
-    return {"model": name, "style": model.style, "template": model.template_name, **calibration}
-
-
-def keeps_earlier(case: Case, name: str, model: Relater) -> bool:
-    """Whether a case that has been related keeps relations that a model gave, and another than the one of this `name`,
-    in another style or wording, or with another calibration, as far as its record says."""
-    if not any(one.method and not one.status.failed for one in case.relations or ()):
-        return False
-    record, ours = related(case) or {}, _made_with(name, model)
-    return "earlier" in record or any(record.get(key) != ours.get(key) for key in _MAKERS)
-
-
-def unusable(case: Case, *faults: Fault) -> Case:
-    """The case with the status `invalid_input` and the reason for it."""
-    reason = "; ".join(str(replace(fault, file=None, case=None)) for fault in faults)
-    return replace(case, status=Status.INVALID_INPUT, extra={**case.extra, "reason": reason})
-
-
 def questions(case: Case, how: RelationConfig) -> Iterator[Any]:
     """What is to be asked about a case, one at a time; nothing where it lacks atoms or contexts, or has failed."""
-    return _OpenCase(case, how).questions()
+    return OpenCase(case, how).questions()
 
 
 async def relate_cases(
@@ -241,28 +164,39 @@ async def relate_cases(
     if how.model.calibration is not None:
         how.model.check(how.model.calibration, asker.model)
     room = asyncio.Semaphore(window)
-    opened: deque[_OpenCase] = deque()
+    opened: deque[OpenCase] = deque()
 
-    async def pending() -> AsyncIterator[_CaseQuestion]:
+    def open_(case: Case) -> OpenCase:
+        kind = AskedInRounds if how.ask == "adaptive" else OpenCase
+        opened.append(kind(case, how, wanted is None or wanted(case)))
+        return opened[-1]
+
+    async def pending() -> AsyncIterator[CaseQuestion]:
         async for case in each(cases):
             await room.acquire()
-            opened.append(_OpenCase(case, how, wanted is None or wanted(case)))
-            for asked in opened[-1].numbered():
+            for asked in open_(case).numbered():
                 if asker.end:
                     return
                 yield asked
 
-    async def work(asked: _CaseQuestion) -> list[Relation]:
-        return [] if asked.question is None else await how.model.answer(asked.question, asker.ask, asker.reject)
+    async def work(asked: CaseQuestion) -> list[Relation]:
+        if asked.question is None:
+            return []
+        relations: list[Relation] = await how.model.answer(asked.question, asker.ask, asker.reject)
+        return relations
 
-    answers = Window(pending(), work, window)
+    rounds = _Rounds(cases, open_, room, asker) if how.ask == "adaptive" else None
+    answers = Window(rounds.questions(), rounds.work, window) if rounds else Window(pending(), work, window)
     try:
         async for asked, relations in answers:
-            asked.case.take(asked, relations)
+            if rounds is None:
+                asked.case.take(asked, relations)
             if progress:
                 progress(len(relations) + (asked.case.left_out if asked.last else 0))
             while opened and opened[0].done:
                 case = opened.popleft()
+                if progress and rounds:
+                    progress(case.left_out)
                 if not asker.end:
                     yield case.finished(how.model.named(asker.model), counts)
                 room.release()
@@ -271,5 +205,65 @@ async def relate_cases(
     asker.raise_end()
 
 
-def is_ready(case: Case) -> bool:
-    return not case.status.failed and case.atoms is not None and case.contexts is not None
+class _Rounds:
+    """The questions about cases that are asked about in rounds: those of cases that are open before others."""
+
+    def __init__(
+        self,
+        cases: Iterable[Case] | AsyncIterable[Case],
+        open_: Callable[[Case], OpenCase],
+        room: asyncio.Semaphore,
+        asker: Asker,
+    ):
+        self._cases, self._open, self._room, self._asker = each(cases), open_, room, asker
+        self._ready: deque[CaseQuestion] = deque()
+        self._under_way = 0  # cases that are not done
+        self._wake = asyncio.Event()
+
+    async def _next_case(self) -> Case | None:
+        await self._room.acquire()
+        return await anext(self._cases, None)
+
+    async def questions(self) -> AsyncIterator[CaseQuestion]:
+        """A beginning for each case, and its questions as they become ready."""
+        coming: asyncio.Task[Case | None] | None = None
+        more = True
+        try:
+            while not self._asker.end and (more or self._ready or self._under_way):
+                if self._ready:
+                    yield self._ready.popleft()
+                    continue
+                if more and coming is None:
+                    coming = asyncio.create_task(self._next_case())
+                self._wake.clear()
+                woken = asyncio.create_task(self._wake.wait())
+                await asyncio.wait([woken, *([coming] if coming else ())], return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+                if coming and coming.done():
+                    case, coming = coming.result(), None
+                    if case is None:
+                        more = False
+                    else:
+                        self._under_way += 1
+                        yield CaseQuestion(self._open(case), 0, None, last=False)
+        finally:
+            if coming:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
+
+    async def work(self, asked: CaseQuestion) -> list[Relation]:
+        """The relations that answer a question; what follows from them is ready then."""
+        case = asked.case
+        assert isinstance(case, AskedInRounds)
+        try:
+            if asked.question is None:
+                await case.begin(self._asker)
+                return []
+            return await case.answer(asked, self._asker)
+        finally:
+            self._ready.extend(case.ready)
+            case.ready.clear()
+            if case.done and not case.counted:
+                case.counted = True
+                self._under_way -= 1
+            self._wake.set()

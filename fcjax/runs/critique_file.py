@@ -14,7 +14,7 @@ import orjson
 
 from fcjax.core.records import Case, RelationType, Status
 from fcjax.critic.critic import Critic, Critique
-from fcjax.critic.relation_stream import keeps_earlier
+from fcjax.critic.open_case import keeps_earlier
 from fcjax.io.files import case_to_dict, encode_result
 from fcjax.io.files.digests import count_atoms, digest_of
 from fcjax.io.files.streams import Source

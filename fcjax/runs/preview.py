@@ -126,7 +126,7 @@ def _relations(how: RelationConfig) -> dict[str, Any]:
     model = how.model.settings()
     if calibration is not None:
         model["calibration"] = calibration.digest
-    return {"version": how.version, "model": model, "screen": described(how.screen)}
+    return {"version": how.version, "model": model, "screen": described(how.screen), **how.asking()}
 
 
 def planned(pipeline: Pipeline, case: Case) -> tuple[Stage, ...]:
