@@ -156,7 +156,7 @@ def fit(cases: Sequence[Bare], kinds: int = 3) -> Fit:
     start[3 * count : -kinds] = np.array([[-1, -1], [1, -1], [-1, 1]]).ravel()[: 2 * kinds]
     slope, shift, share = parts(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000}).x)
     slope = slope / width[:, None]
-    slope[0] -= (middle[1:] @ slope[1:])
+    slope[0] -= middle[1:] @ slope[1:]
     return slope, np.column_stack([shift, np.zeros(kinds)]), np.exp(share - logsumexp(share))
 
 

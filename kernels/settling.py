@@ -29,8 +29,8 @@ def _side(x, band):
 def stays(row_ptr, now, up, down, q, weight, band):
     """[R] float64: of each row, the probability that its number ends on the side of the band on which it is `now`.
 
-    `row_ptr` [R + 1] int64 are the starts of the rows' items. `now` [R], in nats, `up` and `down` [M] by how much an item
-    moves it, and `q` [S, M, 2] the probabilities of both in `S` scenarios are float64; `weight` [S, R] is how much
+    `row_ptr` [R + 1] int64 are the starts of the rows' items. Float64 are `now` [R], in nats, `up` and `down` [M], by
+    how much an item moves it, `q` [S, M, 2], the probabilities of both in `S` scenarios, and `weight` [S, R], how much
     each scenario counts for a row. `band` is the half width of the band round 0, which is a side of its own.
     """
     rows, size = len(row_ptr) - 1, 2 * BINS + 1
@@ -38,7 +38,7 @@ def stays(row_ptr, now, up, down, q, weight, band):
     mass, other = np.zeros(size), np.zeros(size)
     steps = np.zeros((len(up), 2), np.int64)
     for i in range(len(up)):
-        steps[i, 0], steps[i, 1] = int(round(up[i] / UNIT)), int(round(down[i] / UNIT))
+        steps[i, 0], steps[i, 1] = round(up[i] / UNIT), round(down[i] / UNIT)
     for s in range(len(q)):
         for r in range(rows):
             if weight[s, r] < NOTHING:

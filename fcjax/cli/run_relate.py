@@ -11,10 +11,19 @@ import click
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_config, warn_of_constraint
-from fcjax.cli.summary import client_lines, client_report, counts, dollars, earlier_lines
+from fcjax.cli.requirements import is_local
+from fcjax.cli.summary import (
+    client_lines,
+    client_report,
+    counts,
+    dollars,
+    earlier_lines,
+    experience_line,
+    left_out_lines,
+)
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts
+from fcjax.critic.relation_config import RelationConfig, RelationCounts
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.stats import CostEstimate, Stats
 from fcjax.runs.observer import Preview, RunObserver
@@ -38,8 +47,8 @@ def run(
     if as_json and out == "-":
         raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
-    local = parameters["relation_model"] is not None
-    with open_client(parameters, dry_run=dry_run, asks=not local, stores=local) as access:
+    local, reads = is_local(parameters), parameters["relation_model"] is not None
+    with open_client(parameters, dry_run=dry_run, asks=not local, stores=reads) as access:
         config = relation_config(parameters, access, parameters.pop("template"))
         if not quiet:
             warn_of_constraint(access, config.model)
@@ -133,6 +142,7 @@ def _summary(totals: RelationCounts, stats: Stats) -> list[str]:
     more |= {f"atoms or contexts skipped: {why}": count for why, count in totals.skipped.items()}
     if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
         lines.append(line)
+    lines += left_out_lines(totals.not_asked, totals.prompts, totals.prompts_of_all)
     return [*lines, *earlier_lines(totals.earlier), *(client_lines(stats) if stats.asked else ())]
 
 
@@ -149,7 +159,8 @@ def _show_estimate(
     client, count = access.client_or_none, access.count_tokens
     found: CostEstimate = estimate_file(source, client, config, limit=limit, count_tokens=count)
     if as_json:
-        shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
+        more = {} if config.expected(0) is None else {"by_experience": config.expected(found.prompts)}
+        shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send, **more})
     elif not quiet:
         shell.echo(
             f"{shell.counted(found.prompts, 'prompt')}, {found.distinct:,} different, {found.stored:,} in the store: "
@@ -157,5 +168,7 @@ def _show_estimate(
             f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
             f"cost at most {dollars(found.cost)}"
         )
+        if line := experience_line(config, found.prompts):
+            shell.echo(line)
         if votes := config.model.settings().get("votes"):
             shell.echo(f"plus {votes} prompts for each reply without logprobs")

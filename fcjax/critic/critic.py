@@ -23,7 +23,8 @@ from fcjax.core.passages import Found, Retriever
 from fcjax.core.prompts import Failure, Prompt, Reply
 from fcjax.core.records import Case, Status
 from fcjax.critic.asker import Asker
-from fcjax.critic.relation_stream import Ask, RelationConfig, RelationCounts, relate_cases
+from fcjax.critic.relation_config import Ask, RelationConfig, RelationCounts
+from fcjax.critic.relation_stream import relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
 from fcjax.io.files.digests import count_atoms, digest_of
@@ -121,9 +122,9 @@ class Critic:
 
     `client` answers prompts and `retrieve` searches; without them, only what a case brings along is used. `pipeline`
     has the stages that come before the relations, `relate` how these are asked for, and `screen`, `ask`, `settle`,
-    `ask_at_most` and `first` which pairs are left out (see `RelationConfig`); the graph version is the settings' one, or FR2. At most `open_cases` cases are before
-    their relations, and four times as many under way in all. Use it in one event loop; client and retriever stay their
-    owner's.
+    `ask_at_most` and `first` which pairs are left out (see `RelationConfig`); the graph version is the settings' one,
+    or FR2. At most `open_cases` cases are before their relations, and four times as many under way in all. Use it in
+    one event loop; client and retriever stay their owner's.
 
     K is the settings' one; without it, each case's own number of atoms, as in a file of that case alone. Raises
     `SettingsError`.

@@ -17,10 +17,10 @@ from jaxtyping import Float
 
 from fcjax.core.limits import Limits
 from fcjax.core.records import DISTRIBUTED, Relation, RelationType, Status
-from fcjax.critic.adaptive import APART, OPEN, Moves, Outlook, Pairs, chosen, outlook
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.graph.factors import OWN, factor_table
 from fcjax.graph.selection import says_nothing
+from fcjax.inference.adaptive import APART, OPEN, Moves, Outlook, Pairs, chosen, outlook
 from fcjax.scoring.settings import Settings
 from fcjax.stages.pair_opinion import Opinion
 from fcjax.stages.relate import Agenda, Pair
@@ -83,7 +83,8 @@ class Inquiry:
     def _take_given(self, agenda: Agenda) -> None:
         """The answers that the case has."""
         names = {(pair.source, pair.target): place for place, pair in enumerate(self.pairs)}
-        kept = {agenda.aliases.get(one.id, one.id): one.id for one in (*agenda.atoms.values(), *agenda.contexts.values())}
+        names_of = [atom.id for atom in agenda.atoms.values()] + [one.id for one in agenda.contexts.values()]
+        kept = {agenda.aliases.get(name, name): name for name in names_of}
         for relation in agenda.case.relations or ():
             ends = [kept.get(agenda.aliases.get(end, end), end) for end in (relation.source, relation.target)]
             place = names.get((ends[0], ends[1]), names.get((ends[1], ends[0])))

@@ -13,7 +13,7 @@ from fcjax.stages.screen import Screen
 from fcjax.stages.traces import related, with_related
 
 if TYPE_CHECKING:
-    from fcjax.critic.relation_stream import RelationConfig, RelationCounts
+    from fcjax.critic.relation_config import RelationConfig, RelationCounts
 
 _MAKERS: Final = ("model", "style", "template", "calibration")
 """Keys of a record of relations that say what gave them."""

@@ -17,7 +17,7 @@ from fcjax.stages.screen import Screen
 
 if TYPE_CHECKING:
     from fcjax.critic.asker import Asker
-    from fcjax.critic.relation_stream import RelationConfig, RelationCounts
+    from fcjax.critic.relation_config import RelationConfig, RelationCounts
 
 LARGE: Final = 3000
 """Pairs of a case, from which its rounds are worked out in a thread, while others are asked about."""

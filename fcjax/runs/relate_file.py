@@ -16,7 +16,8 @@ from fcjax.core.prompts import Prompt
 from fcjax.core.records import Case
 from fcjax.critic.asker import Asker
 from fcjax.critic.open_case import is_ready, unusable
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts, questions, relate_cases
+from fcjax.critic.relation_config import RelationConfig, RelationCounts
+from fcjax.critic.relation_stream import questions, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases

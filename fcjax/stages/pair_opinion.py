@@ -131,7 +131,8 @@ def _scores(claims: Sequence[str], passages: Sequence[str]) -> _Scores:
     weight = np.log1p(len(passages) / (has.sum(axis=1) + 0.5))
     saturated = counts * (_K1 + 1) / (counts + _K1 * (1 - _B + _B * sizes / sizes.mean()))
     digits = np.array([any(sign.isdigit() for sign in word) for word in rows], bool)
-    made = _Scores(*(np.zeros((len(claims), len(passages))) for _ in range(4)), np.zeros(len(claims)))
+    shape = len(claims), len(passages)
+    made = _Scores(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(len(claims)))
     for i, (all_, some) in enumerate(zip(wanted, content, strict=True)):
         if not all_:
             made.covered[i] = made.content[i] = 1.0

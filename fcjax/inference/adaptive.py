@@ -100,7 +100,9 @@ def beliefs(pairs: Pairs, atoms: int, answers: Int[np.ndarray, " N"]) -> Float[n
     total = np.stack([kinds[opinion == one].sum(axis=0) for one in range(len(TRUST))])  # [3, A]
     score = np.log(TRUST) + (np.log(np.maximum(total, 1e-300)) + top).sum(axis=1)
     weight = np.exp(score - score.max())
-    found: Float[np.ndarray, "S A"] = (weight / weight.sum())[opinion, None] * kinds / np.maximum(total, 1e-300)[opinion]
+    found: Float[np.ndarray, "S A"] = (
+        (weight / weight.sum())[opinion, None] * kinds / np.maximum(total, 1e-300)[opinion]
+    )
     return found
 
 
@@ -146,10 +148,10 @@ def chosen(
     """The next prompts, best first, each as the places of its pairs, of one context; none where all is settled.
 
     Asked about are atoms that are less sure than `settle`, as long as a passage may say something of them with a
-    probability of 1 - `settle` or more, and those for which fewer than `FIRST` passages were read. A round asks a part of what is left
-    (see `ROUND`); `most` prompts at most. A prompt of several claims also carries those of its passage that are worth
-    their place. Where each prompt has one pair, the first round also has every `PROBE`th pair, whatever the opinion on
-    it: else an opinion that is wrong of what it holds to be idle would not be found out.
+    probability of 1 - `settle` or more, and those for which fewer than `FIRST` passages were read. A round asks a part
+    of what is left (see `ROUND`); `most` prompts at most. A prompt of several claims also carries those of its passage
+    that are worth their place. Where each prompt has one pair, the first round also has every `PROBE`th pair, whatever
+    the opinion on it: else an opinion that is wrong of what it holds to be idle would not be found out.
     """
     open_ = answers == OPEN
     unsure = open_ & (found.settled[pairs.target] < settle)
