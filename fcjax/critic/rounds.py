@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LARGE: Final = 3000
 """Pairs of a case, from which its rounds are worked out in a thread, while others are asked about."""
 
+_compiled: Final[set[bool]] = set()  # empty until the engine has been used: its first use may take a minute
+
 
 class AskedInRounds(OpenCase):
     """A case that is being asked about in rounds. `begin` it; then each of its questions goes through `answer`, and
@@ -102,8 +104,9 @@ class AskedInRounds(OpenCase):
     async def _next_round(self) -> None:
         assert self._inquiry is not None
         inquiry = self._inquiry
-        large = len(inquiry.pairs) > LARGE
+        large = len(inquiry.pairs) > LARGE or not _compiled
         prompts = await asyncio.to_thread(inquiry.round) if large else inquiry.round()
+        _compiled.add(True)
         for places in prompts:
             for question in self._how.model.questions([inquiry.pairs[place] for place in places]):
                 here, places = places[: len(question.pairs)], places[len(question.pairs) :]

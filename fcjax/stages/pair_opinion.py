@@ -88,6 +88,8 @@ def features(pairs: Sequence[Pair], own: Mapping[str, Collection[str]]) -> Float
     claim that it covers best; `length`: ln of the number of the claim's words; `content`: the share of the claim's
     content words, unweighted; `relative`: BM25 over that of the best passage.
     """
+    if not pairs:
+        return np.zeros((0, len(FEATURES)))
     premises = {pair.source: pair.premise for pair in pairs}
     claims = {pair.target: pair.hypothesis for pair in pairs}
     source = {name: number for number, name in enumerate(premises)}
