@@ -269,7 +269,7 @@ def test_a_second_interrupt_does_not_wait(server, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("times", "how"), [(20, ()), (5, ("--ask", "adaptive"))], ids=["all", "adaptive"])
+@pytest.mark.parametrize(("times", "how"), [(20, ()), (3, ("--ask", "adaptive"))], ids=["all", "adaptive"])
 def test_killed_many_times_it_asks_nothing_again_and_ends_with_the_same_relations(server, tmp_path, times, how):
     source = write(tmp_path / "in.jsonl", *(case(f"case {i}", 4, 4) for i in range(60)))
     env = environment(server, tmp_path)
