@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from fcjax.correction.record import Correction
     from fcjax.critic.calibration_file import load_calibration
     from fcjax.critic.critic import Critic, Critique, critique
-    from fcjax.critic.relation_stream import RelationConfig, relate_cases
+    from fcjax.critic.relation_config import RelationConfig
+    from fcjax.critic.relation_stream import relate_cases
     from fcjax.encoders.embedder import Embedder
     from fcjax.encoders.relation_model import LocalRelationModel
     from fcjax.evaluation.relation_exam import Exam, calibrate
@@ -121,7 +122,8 @@ _HOMES = {
         "EPS", "Atom", "Case", "Context", "Label", "MarkovModel", "Relation", "RelationType", "Status",
     ),
     "fcjax.core.passages": ("Passage", "Retriever"),
-    "fcjax.critic.relation_stream": ("RelationConfig", "relate_cases"),
+    "fcjax.critic.relation_config": ("RelationConfig",),
+    "fcjax.critic.relation_stream": ("relate_cases",),
     "fcjax.runs.relate_file": ("relate_file",),
     "fcjax.scoring.settings": ("Settings",),
     "fcjax.evaluation.relation_exam": ("Exam", "calibrate"),

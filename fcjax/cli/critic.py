@@ -19,7 +19,7 @@ from fcjax.core.errors import Fault, InputError, OutputError, SettingsError
 from fcjax.core.passages import Retriever
 from fcjax.critic.calibration_file import read_calibration
 from fcjax.critic.critic import Critic
-from fcjax.critic.relation_stream import RelationConfig
+from fcjax.critic.relation_config import RelationConfig
 from fcjax.inference.backend import use_persistent_cache
 from fcjax.io.files.small import read_small
 from fcjax.io.files.streams import refuse_input
@@ -98,6 +98,10 @@ def open_critic(
         settings=settings,
         pipeline=pipeline,
         screen=config.screen,
+        ask=config.ask,
+        settle=config.settle,
+        ask_at_most=config.ask_at_most,
+        first=config.first,
         open_cases=min(max(64, access.window // 4), 4096),
         window=access.window,
     )
@@ -110,8 +114,16 @@ def relation_config(parameters: dict[str, Any], access: ModelAccess, template: s
     Raises `SettingsError`, also for the calibration of another model, style or wording, and `InputError`.
     """
     version, screen = parameters.pop("version"), parameters.pop("screen")
+    asking = {name: value for name in ("ask", "settle", "ask_at_most") if (value := parameters.pop(name)) is not None}
+    first: Relater | None = None
+    if asking["ask"] == "adaptive" and (folder := parameters["relation_model"]) is not None:
+        from fcjax.encoders.relation_model import LocalRelationModel  # loads jax
+
+        first = LocalRelationModel.open(folder, store=access.store, force=parameters["force"])
+        _warn_of_doubt(first, folder)
+        parameters["relation_model"] = None  # it stands before the model that is asked, not in its place
     model = relation_model(parameters, access, template)
-    return RelationConfig(version=version, screen=screen, model=model)
+    return RelationConfig(version=version, screen=screen, model=model, first=first, **asking)
 
 
 def relation_model(parameters: dict[str, Any], access: ModelAccess, template: str | None = None) -> Relater:

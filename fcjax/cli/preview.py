@@ -8,7 +8,7 @@ from typing import Any
 
 from fcjax.cli import shell
 from fcjax.cli.client import ModelAccess
-from fcjax.cli.summary import counts, dollars
+from fcjax.cli.summary import counts, dollars, experience_line
 from fcjax.critic.critic import Critic
 from fcjax.runs.preview import Choice, Prospect, estimate_file, settings_of
 from fcjax.stages.pipeline import Stage
@@ -52,6 +52,9 @@ def show_preview(
             f"input and at most {known['completion_tokens']:,} output tokens; cost {_bounded(known['cost'])}"
             + ("" if complete else " so far; later stages depend on these and come on top")
         )
+    asks = stages["relate"].asks if "relate" in stages else None
+    if asks is not None and (line := experience_line(critic.how, asks.prompts)):
+        shell.echo(f"relate: {line}")
     if (votes := critic.how.model.settings().get("votes")) and "relate" in stages:
         shell.echo(f"plus {votes} prompts for each relation without logprobs")
 

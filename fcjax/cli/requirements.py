@@ -32,6 +32,7 @@ class Requirement:
 
 _RELATIONS: Final = (
     *("style", "pack", "votes", "default", "screen", "max_tokens", "calibration", "force", "relation_model", "wording"),
+    *("ask", "settle", "ask_at_most"),
 )
 _NUMBERS: Final = ("preset", "encoding", "context_prior", "atom_prior")
 _SEARCH: Final = ("contexts_per_atom", "queries", "allow_domain", "deny_domain", "priors")
@@ -62,14 +63,14 @@ def asking_stages(values: Values, *, local_relations: bool = False) -> tuple[str
     return tuple(stage for stage, asked in asks.items() if asked and not _leaves_out(stage)(values))
 
 
-def _is_local(values: Values) -> bool:
-    """Whether a local model reads the relations."""
-    return values["relation_model"] is not None
+def is_local(values: Values) -> bool:
+    """Whether a local model reads the relations, and none is asked: with --ask adaptive, it only goes first."""
+    return values["relation_model"] is not None and values.get("ask") != "adaptive"
 
 
 def may_do_without(values: Values) -> bool:
     """Whether there is a way without an endpoint: what cases bring along may spare the stages that ask."""
-    return values["atomizer"] == "sentences" or _is_local(values)
+    return values["atomizer"] == "sentences" or is_local(values)
 
 
 def needs_endpoint(values: Values, *, local_relations: bool = False) -> bool:
@@ -139,7 +140,7 @@ REQUIREMENTS: Final = (
     Requirement(
         ("style", "pack", "votes", "default", "wording", "max_tokens"),
         ("relation_model",),
-        lambda v: v["relation_model"] is not None,
+        is_local,
         "with --relation-model, which asks nothing",
         "remove --relation-model",
     ),
@@ -166,9 +167,16 @@ REQUIREMENTS: Final = (
     Requirement(
         _ASKING,
         ("relation_model", "calibration"),  # of relate and calibrate; a critic has other stages that may ask
-        lambda v: v["relation_model"] is not None and "atomizer" not in v,
+        lambda v: is_local(v) and "atomizer" not in v,
         "with --relation-model, which asks nothing",
         "remove --relation-model",
+    ),
+    Requirement(
+        ("settle", "ask_at_most"),
+        ("ask",),
+        lambda v: v["ask"] != "adaptive",
+        "without --ask adaptive",
+        "add --ask adaptive",
     ),
     # Evidence
     Requirement(
@@ -202,7 +210,7 @@ REQUIREMENTS: Final = (
     Requirement(
         _ASKING,
         ("atomizer", "relation_model", *_ASKS),
-        lambda v: may_do_without(v) and "corrector" not in v and not needs_endpoint(v, local_relations=_is_local(v)),
+        lambda v: may_do_without(v) and "corrector" not in v and not needs_endpoint(v, local_relations=is_local(v)),
         "with stages that ask no model",
         "choose a stage that asks one",
     ),

@@ -26,9 +26,9 @@ from fcjax.cli.critic import (
 from fcjax.cli.options.engine import with_option_names
 from fcjax.cli.options.types import WEB
 from fcjax.cli.preview import show_preview
-from fcjax.cli.requirements import may_do_without, needs_endpoint
+from fcjax.cli.requirements import is_local, may_do_without, needs_endpoint
 from fcjax.cli.run_score import cases_of
-from fcjax.cli.summary import client_lines, client_report, counts, earlier_lines, failed_prompts
+from fcjax.cli.summary import client_lines, client_report, counts, earlier_lines, failed_prompts, left_out_lines
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
 from fcjax.critic.critic import Critique
@@ -74,14 +74,14 @@ def run(
     evidence = {"retriever": retriever_name(parameters), "corpus": parameters["corpus"]}
     retrieved_only = options_of_retrieval(ctx)
     choice = Choice(**{name: parameters.pop(name) for name in ("limit", "sample", "seed", "from_stage")})
-    local = parameters["relation_model"] is not None
+    local, reads = is_local(parameters), parameters["relation_model"] is not None
     asks = needs_endpoint(parameters, local_relations=local)
     if may_do_without(parameters):
         asks = asks and (is_configured(parameters) or parameters["batch_out"] is not None)
     web = evidence["retriever"] in WEB
     with (
         open_batch(parameters, dry_run=dry_run, quiet=quiet, as_json=as_json) as batch,
-        open_client(parameters, dry_run=dry_run, asks=asks, stores=web or local, batch=batch.collector) as access,
+        open_client(parameters, dry_run=dry_run, asks=asks, stores=web or reads, batch=batch.collector) as access,
     ):
         faults = CorpusFaults()
         critic = open_critic(parameters, access, dry_run=dry_run, faults=faults)
@@ -298,6 +298,7 @@ def _summary(report: CritiqueReport, stats: Stats, searches: SearchStats | None,
     lines = []
     if report.relations:
         lines.append(f"{shell.counted(report.relations.total(), 'relation')}: {counts(report.relations)}")
+    lines += left_out_lines(report.not_asked, report.prompts, report.prompts_of_all)
     lines += earlier_lines(report.earlier)
     for stage, kinds in report.failed.items():
         lines.append(f"{kinds.total():,} failed in stage {stage}: {counts(kinds)}")

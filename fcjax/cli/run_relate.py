@@ -12,10 +12,19 @@ from fcjax.cli import shell
 from fcjax.cli.batch_out import open_batch
 from fcjax.cli.client import ModelAccess, open_client
 from fcjax.cli.critic import relation_config, warn_of_constraint
-from fcjax.cli.summary import client_lines, client_report, counts, dollars, earlier_lines
+from fcjax.cli.requirements import is_local
+from fcjax.cli.summary import (
+    client_lines,
+    client_report,
+    counts,
+    dollars,
+    earlier_lines,
+    experience_line,
+    left_out_lines,
+)
 from fcjax.core.errors import SettingsError
 from fcjax.core.records import Case
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts
+from fcjax.critic.relation_config import RelationConfig, RelationCounts
 from fcjax.io.files.streams import refuse_input
 from fcjax.io.stats import CostEstimate, Stats
 from fcjax.runs.observer import Preview, RunObserver
@@ -39,10 +48,10 @@ def run(
     if as_json and out == "-":
         raise SettingsError("--json and -o - both use standard output; specify a file for -o, or remove one of them")
     also_read = parameters["template"], parameters["config"], parameters["calibration"]
-    local = parameters["relation_model"] is not None
+    local, reads = is_local(parameters), parameters["relation_model"] is not None
     with (
         open_batch(parameters, dry_run=dry_run, quiet=quiet, as_json=as_json) as batch,
-        open_client(parameters, dry_run=dry_run, asks=not local, stores=local, batch=batch.collector) as access,
+        open_client(parameters, dry_run=dry_run, asks=not local, stores=reads, batch=batch.collector) as access,
     ):
         config = relation_config(parameters, access, parameters.pop("template"))
         if not quiet:
@@ -81,7 +90,7 @@ def _settings(config: RelationConfig) -> dict[str, Any]:
     """The settings as JSON; templates by their names, a calibration by its digest."""
     calibration = config.model.calibration
     names = {} if calibration is None else {"calibration": calibration.digest}
-    return {"version": config.version, "screen": config.screen, **config.model.settings(), **names}
+    return {"version": config.version, "screen": config.screen, **config.asking(), **config.model.settings(), **names}
 
 
 class RelateMonitor(RunObserver):
@@ -137,6 +146,7 @@ def _summary(totals: RelationCounts, stats: Stats) -> list[str]:
     more |= {f"atoms or contexts skipped: {why}": count for why, count in totals.skipped.items()}
     if line := ", ".join(f"{count:,} {what}" for what, count in more.items() if count):
         lines.append(line)
+    lines += left_out_lines(totals.not_asked, totals.prompts, totals.prompts_of_all)
     return [*lines, *earlier_lines(totals.earlier), *(client_lines(stats) if stats.asked else ())]
 
 
@@ -153,7 +163,8 @@ def _show_estimate(
     client, count = access.client_or_none, access.count_tokens
     found: CostEstimate = estimate_file(source, client, config, limit=limit, count_tokens=count)
     if as_json:
-        shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send})
+        more = {} if config.expected(0) is None else {"by_experience": config.expected(found.prompts)}
+        shell.print_json(about | {"dry_run": True, **asdict(found), "to_send": found.to_send, **more})
     elif not quiet:
         shell.echo(
             f"{shell.counted(found.prompts, 'prompt')}, {found.distinct:,} different, {found.stored:,} in the store: "
@@ -161,5 +172,7 @@ def _show_estimate(
             f"about {found.prompt_tokens:,} input and at most {found.completion_tokens:,} output tokens; "
             f"cost at most {dollars(found.cost)}"
         )
+        if line := experience_line(config, found.prompts):
+            shell.echo(line)
         if votes := config.model.settings().get("votes"):
             shell.echo(f"plus {votes} prompts for each reply without logprobs")

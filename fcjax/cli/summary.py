@@ -8,6 +8,7 @@ from typing import Any
 
 from fcjax.cli.shell import counted
 from fcjax.core.terminal import visible
+from fcjax.critic.relation_config import RelationConfig
 from fcjax.io.stats import Stats
 
 
@@ -52,3 +53,25 @@ def earlier_lines(n_cases: int) -> list[str]:
 def failed_prompts(stats: Stats) -> list[str]:
     """A line about the prompts that failed, if any."""
     return [f"{counted(stats.failed.total(), 'prompt')} failed: {counts(stats.failed)}"] if stats.failed else []
+
+
+def experience_line(how: RelationConfig, prompts: int) -> str | None:
+    """What adaptive asking will take of the prompts of asking all; None where all will be asked."""
+    if how.ask == "all":
+        return None
+    most = "with --ask adaptive, these are the most that may be sent"
+    if (expected := how.expected(prompts)) is None:
+        return most
+    return f"{most}; by experience it is {expected[0]:,} to {expected[1]:,}"
+
+
+def left_out_lines(not_asked: Mapping[str, int], prompts: int, prompts_of_all: int) -> list[str]:
+    """A line about adaptive asking: the pairs left out by each first opinion, and the prompts that this saved; none
+    where all was asked."""
+    if not prompts_of_all:
+        return []
+    left = sum(not_asked.values())
+    saved = f"{counted(prompts, 'prompt')} about relations in place of {prompts_of_all:,}"
+    by = {"words": "by a first opinion from words", "local": "by a first opinion of the local model"}
+    parts = ", ".join(f"{count:,} {by.get(name, name)}" for name, count in not_asked.items() if count)
+    return [f"{saved}: {counted(left, 'pair')} left out{f' ({parts})' if parts else ''}"]

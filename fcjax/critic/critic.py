@@ -23,7 +23,9 @@ from fcjax.core.passages import Found, Retriever
 from fcjax.core.prompts import Failure, PendingError, Prompt, Reply
 from fcjax.core.records import Case, Status
 from fcjax.critic.asker import Asker
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts, pending, relate_cases
+from fcjax.critic.open_case import pending
+from fcjax.critic.relation_config import Ask, RelationConfig, RelationCounts
+from fcjax.critic.relation_stream import relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.files import case_to_dict
 from fcjax.io.files.digests import count_atoms, digest_of
@@ -120,10 +122,10 @@ class Critic:
     """Finds out what a response claims, what sources say of it, and how probable each claim is.
 
     `client` answers prompts and `retrieve` searches; without them, only what a case brings along is used. `pipeline`
-    has the stages that come before the relations, `relate` how these are asked for and `screen` which pairs are left
-    out (see `RelationConfig`); the graph version is the settings' one, or FR2. At most `open_cases` cases are before
-    their relations, and four times as many under way in all. Use it in one event loop; client and retriever stay their
-    owner's.
+    has the stages that come before the relations, `relate` how these are asked for, and `screen`, `ask`, `settle`,
+    `ask_at_most` and `first` which pairs are left out (see `RelationConfig`); the graph version is the settings' one,
+    or FR2. At most `open_cases` cases are before their relations, and four times as many under way in all. Use it in
+    one event loop; client and retriever stay their owner's.
 
     K is the settings' one; without it, each case's own number of atoms, as in a file of that case alone. Raises
     `SettingsError`.
@@ -138,6 +140,10 @@ class Critic:
         settings: Settings | None = None,
         pipeline: Pipeline | None = None,
         screen: float | None = None,
+        ask: Ask = "all",
+        settle: float = 0.99,
+        ask_at_most: int | None = None,
+        first: Relater | None = None,
         open_cases: int = 64,
         window: int = 256,
     ):
@@ -147,7 +153,16 @@ class Critic:
         self.version: Version = settings.version or "FR2"
         self.settings = replace(settings, version=self.version)
         self.client, self.retriever = client, retrieve
-        self.how = RelationConfig(version=self.version, model=relate or RelationModel(), screen=screen)
+        self.how = RelationConfig(
+            version=self.version,
+            model=relate or RelationModel(),
+            screen=screen,
+            ask=ask,
+            settle=settle,
+            ask_at_most=ask_at_most,
+            first=first,
+            graph=self.settings,
+        )
         asks, local = client is not None, not self.how.model.asks
         self.pipeline = replace(pipeline or Pipeline(), asks=asks, searches=retrieve is not None, local_relations=local)
         self._open, self._window = open_cases, window

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from fcjax.core.errors import InputError, SettingsError
 from fcjax.critic.calibration_file import read_calibration
-from fcjax.critic.relation_stream import RelationConfig
+from fcjax.critic.relation_config import RelationConfig
 from fcjax.evaluation.config_correctors import AnyCorrector, CorrectorConfig
 from fcjax.evaluation.config_file import ArgumentError, Checked, ConfigError, NamedSection, Section, Text, read_config
 from fcjax.evaluation.layout import Cell
@@ -136,7 +136,7 @@ class ModelConfig(NamedSection):
         return self
 
 
-_ASKING: Final = ("style", "pack", "votes", "default", "wording", "max_tokens")
+_ASKING: Final = (*("style", "pack", "votes", "default", "wording", "max_tokens", "ask", "settle", "ask_at_most"),)
 """Keys about questions to a model, which have no effect with a local one."""
 
 
@@ -156,6 +156,9 @@ class CriticConfig(Section):
     queries: Literal["atom", "model"] | None = None
     summarise: bool = False
     screen: Checked = None
+    ask: Checked = None
+    settle: Checked = None
+    ask_at_most: Checked = None
     preset: Checked = None
     encoding: Checked = None
     context_prior: Checked = None
@@ -201,7 +204,8 @@ class CriticConfig(Section):
         words = {} if self.wording is None else wording(str(self.wording))._asdict()  # YAML has 1 as a number
         chosen = self._given("style", "pack", "votes", "default", "max_tokens")
         model = RelationModel(**words, **chosen, calibration=self._calibration)
-        return RelationConfig(version=self.version, model=model, screen=self.screen)
+        asking = self._given("ask", "settle", "ask_at_most")
+        return RelationConfig(version=self.version, model=model, screen=self.screen, **asking)
 
     def _given(self, *names: str) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}

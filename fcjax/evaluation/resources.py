@@ -145,6 +145,9 @@ class Resources:
             settings=how.settings,
             pipeline=how.pipeline(source),
             screen=how.relations.screen,
+            ask=how.relations.ask,
+            settle=how.relations.settle,
+            ask_at_most=how.relations.ask_at_most,
         )
 
     def method(self, cell: Cell) -> Method:

@@ -14,7 +14,7 @@ import orjson
 
 from fcjax.core.records import Case, RelationType, Status
 from fcjax.critic.critic import Critic, Critique
-from fcjax.critic.relation_stream import keeps_earlier
+from fcjax.critic.open_case import keeps_earlier
 from fcjax.io.files import case_to_dict, encode_result
 from fcjax.io.files.digests import count_atoms, digest_of
 from fcjax.io.files.streams import Source
@@ -26,7 +26,7 @@ from fcjax.scoring.rows import Row
 from fcjax.scoring.score_cases import Fingerprints, completed
 from fcjax.scoring.summary import Summary
 from fcjax.stages.pipeline import Stage
-from fcjax.stages.traces import traces
+from fcjax.stages.traces import asked_in_rounds, traces
 
 
 @dataclass(slots=True)
@@ -37,6 +37,9 @@ class CritiqueReport:
     stages: dict[str, Counter[str]] = field(default_factory=dict)  # sums over the traces of each stage
     relations: Counter[str] = field(default_factory=Counter)  # answered, by type
     failed: dict[str, Counter[str]] = field(default_factory=dict)  # searches and relations that failed, by kind
+    not_asked: Counter[str] = field(default_factory=Counter)  # pairs left out by adaptive asking, by first opinion
+    prompts: int = 0  # of adaptive asking
+    prompts_of_all: int = 0  # that asking all would have taken in its place
     repeated: int = 0  # contexts that repeat another one of their case
     earlier: int = 0  # cases that keep relations of another model, wording or calibration than the critic's
     resumed: int = 0  # stages of cases that an earlier run had finished
@@ -55,6 +58,10 @@ class CritiqueReport:
         for atom in case.atoms or ():
             if atom.status is Status.RETRIEVAL_FAILED:
                 self._fail("retrieve", atom.extra.get("reason"))
+        if (record := asked_in_rounds(case)) is not None:
+            self.not_asked[record.opinion] += record.left
+            self.prompts += record.prompts
+            self.prompts_of_all += record.prompts_of_all
         self.repeated += sum(len(repeat.contexts) - 1 for repeat in critique.feedback.repeated)
 
     def _fail(self, stage: str, reason: Any) -> None:
@@ -74,6 +81,11 @@ class CritiqueReport:
             "failed": {stage: dict(kinds) for stage, kinds in self.failed.items()},
             "n_earlier": self.earlier,
             "n_repeated_sources": self.repeated,
+            **(
+                {"not_asked": dict(self.not_asked), "prompts": self.prompts, "prompts_of_all": self.prompts_of_all}
+                if self.prompts_of_all
+                else {}
+            ),
         }
 
 

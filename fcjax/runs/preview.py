@@ -17,7 +17,8 @@ from fcjax.core.errors import Fault, refuse_where_all_lack
 from fcjax.core.prompts import Failure, Prompt
 from fcjax.core.records import Case, Status
 from fcjax.critic.critic import Critic
-from fcjax.critic.relation_stream import RelationConfig, questions
+from fcjax.critic.relation_config import RelationConfig
+from fcjax.critic.relation_stream import questions
 from fcjax.io.files import CaseRow, case_to_dict, read_cases
 from fcjax.io.files.digests import digest_of
 from fcjax.io.files.spool import readable_twice
@@ -126,7 +127,7 @@ def _relations(how: RelationConfig) -> dict[str, Any]:
     model = how.model.settings()
     if calibration is not None:
         model["calibration"] = calibration.digest
-    return {"version": how.version, "model": model, "screen": described(how.screen)}
+    return {"version": how.version, "model": model, "screen": described(how.screen), **how.asking()}
 
 
 def planned(pipeline: Pipeline, case: Case) -> tuple[Stage, ...]:

@@ -15,7 +15,9 @@ from fcjax.core.errors import Fault, InputError
 from fcjax.core.prompts import Prompt
 from fcjax.core.records import Case
 from fcjax.critic.asker import Asker
-from fcjax.critic.relation_stream import RelationConfig, RelationCounts, is_ready, questions, relate_cases, unusable
+from fcjax.critic.open_case import is_ready, unusable
+from fcjax.critic.relation_config import RelationConfig, RelationCounts
+from fcjax.critic.relation_stream import questions, relate_cases
 from fcjax.graph.selection import Version
 from fcjax.io.client import Client
 from fcjax.io.files import case_to_dict, read_cases

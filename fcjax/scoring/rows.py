@@ -15,7 +15,7 @@ from fcjax.core.records import Atom, Case, Label, Relation, RelationType, Status
 from fcjax.scoring.collapse import REMEDY, AnswerCounts
 from fcjax.scoring.human_labels import HUMAN
 from fcjax.scoring.measures import AtomCounts, K, case_measures, precision
-from fcjax.stages.traces import related
+from fcjax.stages.traces import asked_in_rounds, related
 
 if TYPE_CHECKING:
     from fcjax.graph.fact_graph import FactGraph
@@ -47,7 +47,8 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
 
     A failed atom has no `p` and no label, does not count in n, and is never `unverified`; the measures include the best
     and worst precision that the failed ones could still lead to. A merged duplicate has `duplicate_of` and does not
-    count in n. Where a relation model's answers pile up on one label (see `collapse`), no label is certain.
+    count in n. Where pairs were left out by adaptive asking, `settled` is how sure the label is against them. Where a
+    relation model's answers pile up on one label (see `collapse`), no label is certain.
     """
     atoms = case.atoms or ()
     if not atoms:
@@ -58,6 +59,8 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
     statuses = _atom_statuses(case, graph.aliases, touching, failed)
 
     values = posterior.p, posterior.lower, posterior.upper, posterior.certain  # each property builds a new mapping
+    record = asked_in_rounds(case)
+    settled = record.settled if record else {}
     rows: list[Row] = []
     counted: list[tuple[float, Label, bool]] = []
     lost: Counter[Status] = Counter()
@@ -66,6 +69,8 @@ def case_row(case: Case, graph: FactGraph, posterior: Posterior, *, k: K, versio
         relations = touching.get(kept, [])
         status = posterior.status if posterior.status.failed else statuses[kept]
         row = _atom_row(atom, values, status, relations)
+        if atom.id in settled or kept in settled:
+            row["settled"] = settled.get(atom.id, settled.get(kept))
         if kept != atom.id:
             row["duplicate_of"] = kept
         elif status.failed:

@@ -7,8 +7,9 @@ A case may bring along something else by these names. Nothing is read from that,
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from fcjax.core.checks import is_number
 from fcjax.core.records import Case
 
 _RELATED: Final = ("model", "version", "style")  # what a record of relating has at least
@@ -24,6 +25,31 @@ def related(case: Case) -> dict[str, Any] | None:
     """The settings the relations were made with; None if they came with the input, or are not known."""
     found = case.extra.get(_relate(case))
     return found if isinstance(found, dict) else None
+
+
+class AskedInRounds(NamedTuple):
+    """What a record of adaptive asking says: the `opinion` that left out `left` pairs, the prompts that were sent and
+    those of asking all, and by atom how sure its label is against what was left out."""
+
+    opinion: str
+    left: int
+    prompts: int
+    prompts_of_all: int
+    settled: Mapping[str, float]
+
+
+def asked_in_rounds(case: Case) -> AskedInRounds | None:
+    """The record of adaptive asking of a case; None where all was asked, or where it is not as it was written."""
+    record = related(case) or {}
+    opinion, left, settled = (record.get(name) for name in ("opinion", "not_asked", "settled"))
+    numbers = [record.get(name) for name in ("prompts", "prompts_of_all")]
+    if not (isinstance(opinion, str) and isinstance(left, dict) and isinstance(settled, dict)):
+        return None
+    known = all(isinstance(targets, dict) for targets in left.values())
+    if not known or not all(is_number(one, 0, 2**53, whole=True) for one in numbers):
+        return None
+    sure = {name: float(p) for name, p in settled.items() if is_number(p, 0, 1)}
+    return AskedInRounds(opinion, sum(map(len, left.values())), int(numbers[0] or 0), int(numbers[1] or 0), sure)
 
 
 def traced(case: Case, stage: str, trace: Mapping[str, Any]) -> dict[str, Any]:

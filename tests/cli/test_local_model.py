@@ -254,3 +254,27 @@ def test_correct_asks_a_model_for_words_alone(tmp_path, folder):
     assert asked
     assert not any("<hypothesis>" in one for one in asked)
     assert [row["status"] for row in rows_in(out)] == ["ok", "ok"]
+
+
+def test_a_local_model_goes_before_the_endpoints_only_with_a_calibration(tmp_path, folder):
+    source, out = write(tmp_path / "in.jsonl", *CASES), tmp_path / "out.jsonl"
+    with ScriptedServer(scripted_model.answer, key=KEY) as server:
+        env = settings(server, tmp_path) | {"HF_HUB_OFFLINE": "1"}
+        done = fcjax("relate", source, "-o", out, "--relation-model", folder, "--ask", "adaptive", **env)
+        assert done.returncode == UNUSABLE
+        assert b"the local model that answers first has no calibration" in done.stderr
+        assert not server.calls
+        own = Calibration(
+            model=LocalRelationModel.open(folder).name,
+            style="local",
+            template="relate.local/1",
+            figures={"gate": {"passed": True, "verdict": "passed"}},
+        )
+        calibrated = tiny.write_folder(tmp_path / "calibrated")
+        (calibrated / "calibration.json").write_text(json.dumps(own.to_dict()))
+        done = fcjax("relate", source, "-o", out, "--relation-model", calibrated, "--ask", "adaptive", **env)
+        assert done.returncode == OK, done.stderr
+        assert server.calls
+    for row in rows_in(out):
+        assert (row["relate"]["model"], row["relate"]["opinion"]) == ("scripted", "local")
+        assert row["relate"]["first"].endswith(own.model.rpartition("@")[2])

@@ -178,6 +178,9 @@ WITHOUT_EFFECT = [
     (LOCAL + "--pack 4", "--pack", "add --style packed"),
     ("relate in.jsonl -o out --votes 3 --default 0.8", "--default", "remove --votes"),
     ("relate in.jsonl -o out --force", "--force", "add one of them"),
+    ("relate in.jsonl -o out --settle 0.9", "--settle", "add --ask adaptive"),
+    (LOCAL + "--ask-at-most 5", "--ask-at-most", "add --ask adaptive"),
+    (LOCAL + "--stages atomize,retrieve --ask adaptive", "--ask", "add relate to --stages"),
     # Evidence that is given
     (CRITIQUE + "--deny-domain example.org", "--deny-domain", "--corpus or --retriever"),
     (CRITIQUE + "--allow-domain other.org", "--allow-domain", "--corpus or --retriever"),

@@ -100,6 +100,26 @@ def test_a_dry_run_sends_and_makes_nothing(run, source, server, tmp_path):
     assert not (tmp_path / "store.sqlite").exists()
 
 
+def test_adaptive_asking_is_told_before_and_after(run, tmp_path):
+    claim, recipe = "Genoa has 40 painted bridges", "Boil lentils with onions for {} minutes"
+    contexts = [{"id": f"c{j}", "text": recipe.format(j) if j else claim} for j in range(20)]
+    source = write(tmp_path / "in.jsonl", {"id": "x", "atoms": [{"id": "a", "text": claim}], "contexts": contexts})
+    how = ("--ask", "adaptive")
+    before = run(source, "--dry-run", *how)
+    assert (
+        "with --ask adaptive, these are the most that may be sent; by experience it is 5 to 8" in before.stdout.decode()
+    )
+    assert json.loads(run(source, "-n", "--json", *how).stdout)["by_experience"] == [5, 8]
+    after = run(source, "-o", tmp_path / "out.jsonl", *how)
+    assert after.returncode == OK, after.stderr
+    (row,) = rows_in(tmp_path / "out.jsonl")
+    sent, left = row["relate"]["prompts"], len(row["relate"]["not_asked"])
+    assert (sent + left, row["relate"]["prompts_of_all"]) == (20, 20)
+    assert f"{sent} prompts about relations in place of 20: {left} pairs left out ({left} by a first" in str(
+        after.stdout
+    )
+
+
 def test_a_budget_stops_the_run_and_the_next_one_goes_on(run, source, server, tmp_path):
     out = tmp_path / "out.jsonl"
     done = run(source, "-o", out, "--budget-prompts", 7, "--concurrency", 2)
@@ -249,18 +269,19 @@ def test_a_second_interrupt_does_not_wait(server, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_twenty_times_it_asks_nothing_again_and_ends_with_the_same_relations(server, tmp_path):
+@pytest.mark.parametrize(("times", "how"), [(20, ()), (3, ("--ask", "adaptive"))], ids=["all", "adaptive"])
+def test_killed_many_times_it_asks_nothing_again_and_ends_with_the_same_relations(server, tmp_path, times, how):
     source = write(tmp_path / "in.jsonl", *(case(f"case {i}", 4, 4) for i in range(60)))
     env = environment(server, tmp_path)
-    calm = fcjax("relate", source, "-o", tmp_path / "calm.jsonl", **env | {"FCJAX_STORE": str(tmp_path / "calm")})
+    calm = fcjax("relate", source, "-o", tmp_path / "calm.jsonl", *how, **env | {"FCJAX_STORE": str(tmp_path / "calm")})
     assert calm.returncode == OK
     server.asked.clear()
     server.answered.clear()
     server.delay = 0.02
-    command = [SCRIPT, "relate", source, "-o", tmp_path / "out.jsonl", "--concurrency", "4"]
+    command = [SCRIPT, "relate", source, "-o", tmp_path / "out.jsonl", "--concurrency", "4", *how]
     random = Random(4)
     kept = {}  # question with a reply -> calls for it until then
-    for _ in range(20):
+    for _ in range(times):
         process = subprocess.Popen(command, env=os.environ | env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         begun, calls = time.monotonic(), server.answered.total() + random.randrange(40)
         while server.answered.total() < calls and process.poll() is None:
@@ -275,4 +296,4 @@ def test_killed_twenty_times_it_asks_nothing_again_and_ends_with_the_same_relati
     assert fcjax(*command[1:], **env).returncode == OK
     assert all(server.asked[question] == count for question, count in kept.items())
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
-    assert len(kept) > 100
+    assert len(kept) > 5 * times

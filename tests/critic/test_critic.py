@@ -435,3 +435,12 @@ def test_settings_that_are_wrong():
     with pytest.raises(SettingsError, match="allowed: atomize, revise"):
         Pipeline(stages=("atomise",))
     assert STAGES[0] == "atomize"
+
+
+def test_adaptive_asking_comes_to_the_same_labels_at_every_concurrency(server):
+    cases = [town(number) for number in range(TOWNS)]
+    everything = run(server, cases)
+    found = [run(server, cases, concurrency=n, ask="adaptive", window=4 * n) for n in (1, 8)]
+    assert as_bytes(found[0]) == as_bytes(found[1])
+    assert [labels(one) for one in found[0]] == [labels(one) for one in everything]
+    assert all("settled" in atom for one in found[0] for atom in one.row["atoms"])

@@ -42,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "stages": {"jaxtyping", "numpy", "orjson", "sentencex"},
     "encoders": {"flax", "jax", "jaxtyping", "numpy", "optax", "orjson", "tokenizers"},
     "scoring": {"jaxtyping", "numpy", "orjson", "scipy"},
-    "critic": {"numpy", "orjson"},
+    "critic": {"jaxtyping", "numpy", "orjson"},
     "correction": {"numpy", "orjson"},
     "runs": {"numpy", "orjson"},
     "evaluation": {

@@ -5,12 +5,14 @@ Two processes share the work: the argument `exact` or `wide` says which kernels 
 
 import sys
 
+import numpy as np
 from samples import clique
 
 from fcjax.core.limits import Limits
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.inference.engine import infer
 from fcjax.inference.map_assignment import most_probable
+from fcjax.kernels.settling import stays
 
 if __name__ == "__main__":
     certain = clique(6, 1.0)  # its tables hold zeros
@@ -21,5 +23,7 @@ if __name__ == "__main__":
         infer([FactGraph.from_dict(clique(18))])  # by a vertex cover
     else:
         infer(graphs, pairs=True)
+        one = np.ones(1)
+        stays(np.array([0, 1]), one, one, -one, np.full((1, 1, 2), 0.1), np.ones((1, 1)), 1e-4)
         most_probable(graphs[:1])
         infer(graphs, method="wmb")

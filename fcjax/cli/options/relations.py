@@ -85,6 +85,26 @@ relation_options = options(
         help="Skip pairs that share less than fraction T of the target's content words; 0.1 is a cautious choice. "
         "[default: ask about every pair]",
     ),
+    _relations(
+        "--ask",
+        type=click.Choice(["all", "adaptive"]),
+        default="all",
+        show_default=True,
+        help="all: ask about every pair; adaptive: in rounds, about pairs whose answers could change a label, and "
+        "leave out the others. With --relation-model, the local model then answers where it is sure.",
+    ),
+    _relations(
+        "--settle",
+        type=Amount(0.5, 1),
+        metavar="P",
+        help="Probability from which a label counts as settled, for --ask adaptive. [default: 0.99]",
+    ),
+    _relations(
+        "--ask-at-most",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Maximum prompts about the relations of a case, best first, for --ask adaptive. [default: no limit]",
+    ),
     _answers,
     calibration,
     force,
