@@ -173,6 +173,14 @@ WITHOUT_EFFECT = [
     ("critique in.jsonl -o - --corpus corpus.jsonl --overwrite", "--overwrite", "add -o FILE"),
     (LOCAL + "--seed 3", "--seed", "add --sample N"),
     ("correct in.jsonl -o out --seed 3", "--seed", "add --sample N"),
+    # Batch files
+    ("cache import in.jsonl --folder grid", "--folder", "add --batch"),
+    ("cache import in.jsonl --price 1 1", "--price", "add --batch"),
+    ("batch status grid --every 5", "--every", "add --wait"),
+    ("relate in.jsonl -o out --batch-out files --replay", "--replay", "remove --batch-out"),
+    ("relate in.jsonl -o out --batch-out files --budget-prompts 5", "--budget-prompts", "remove --batch-out"),
+    ("relate in.jsonl -o out --batch-requests 10", "--batch-requests", "add --batch-out FOLDER"),
+    (LOCAL + "--batch-size 1M", "--batch-size", "add --batch-out FOLDER"),
     # Relations
     ("relate in.jsonl -o out --pack 4", "--pack", "add --style packed"),
     (LOCAL + "--pack 4", "--pack", "add --style packed"),
