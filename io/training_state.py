@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 STATE: Final = "state.json"
+WORK: Final = "training"
+"""The folder inside of a model's folder that a killed training resumes from; it is removed in the end."""
 
 
 @dataclass(frozen=True)

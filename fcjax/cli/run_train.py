@@ -36,10 +36,8 @@ from fcjax.io.model_folder import (
     write_model,
 )
 from fcjax.io.own_loop import in_own_loop
-from fcjax.io.training_state import TrainingState
+from fcjax.io.training_state import WORK, TrainingState
 
-WORK: Final = "training"
-"""The folder inside of the output that a killed run resumes from; it is removed in the end."""
 CARD: Final = "README.md"
 
 
@@ -62,13 +60,13 @@ def run(
     folder = Path(str(out))
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{out}: is a file; give a folder with -o")
-    unfinished = TrainingState(folder / WORK, {}).exists
-    if not (overwrite or unfinished):
-        _refuse_others(folder)
     how = TrainingPlan(**plan)
     begun = open_model(base)
     if folder.resolve() == begun.path:
         raise OutputError(f"{out}: is the base itself; write to another folder")
+    unfinished = TrainingState(folder / WORK, {}).exists
+    if not (overwrite or unfinished):
+        _refuse_others(folder)
     ctx.with_resource(locked(folder / WEIGHTS))
     use_persistent_cache()
     pairs = read_pairs(source)
@@ -83,6 +81,10 @@ def run(
     inside = [pair for pair, out_ in zip(pairs.pairs, apart, strict=True) if not out_]
     outside = [pair for pair, out_ in zip(pairs.pairs, apart, strict=True) if out_]
     trainer = _trainer(begun, how, inside, outside)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # before hours of work
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be made ({error.strerror or error}); write to another folder") from error
     if (left_out := len(pairs.pairs) - len(trainer.train.pairs) - len(trainer.held_out.pairs)) and not quiet:
         shell.say(f"warning: {shell.counted(left_out, 'pair')} left out: no words, or a claim that is too long")
     digest = hashlib.sha256(orjson.dumps([(pair.premise, pair.hypothesis, pair.label) for pair in pairs.pairs]))
@@ -95,9 +97,7 @@ def run(
             state.drop()
     monitor = _Monitor(trainer.progress, bar=not quiet)
     try:
-        with shell.stopped(
-            ctx, lambda: f"{trainer.progress.step:,} of {trainer.progress.steps:,} steps; {shell.RESUME}"
-        ):
+        with shell.stopped(ctx, lambda: f"{_reached(trainer.progress)}; {shell.RESUME}"):
             network = trainer.run(state, monitor)
     finally:
         monitor.close()
@@ -134,6 +134,12 @@ def run(
         )
     for warning in () if quiet else exam.warnings:
         shell.say(f"warning: {warning}")
+
+
+def _reached(progress: Progress) -> str:
+    """Where a training was stopped, and what of it is on disk."""
+    at = f"{progress.step:,} of {progress.steps:,} steps"
+    return f"{at}, of which {progress.saved:,} are saved" if progress.saved else f"{at}, of which none is saved yet"
 
 
 def _refuse_others(folder: Path) -> None:
@@ -179,7 +185,7 @@ def _config(begun: ModelFolder) -> dict[str, Any]:
 
 def _examined(folder: Path, outside: list[LabelledPair]) -> Exam:
     """The examination on the held-out pairs, read as other commands read pairs."""
-    model = LocalRelationModel.open(folder)
+    model = LocalRelationModel.open(folder, force=True)  # its training is about to be finished
     pairs = LabelledPairs.of(outside)
 
     async def work() -> Exam:

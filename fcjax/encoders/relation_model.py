@@ -30,6 +30,7 @@ from fcjax.encoders.tokens import Ids
 from fcjax.encoders.windows import LEAST as LEAST_WINDOW
 from fcjax.encoders.windows import beside
 from fcjax.io.model_folder import CALIBRATION, ModelFolder, open_model
+from fcjax.io.training_state import WORK, TrainingState
 from fcjax.stages.answers import Ask, Reject
 from fcjax.stages.calibration import LEAST, Calibration, likeliest
 from fcjax.stages.relate import Pair, failed
@@ -94,12 +95,17 @@ class LocalRelationModel(Encoder):
         Answers are kept in `store`, under a digest of the weights. `length` is the most tokens of a pair, special ones
         included; the model's own limit where that is less. `dtype` is float32 or bfloat16, by default bfloat16 on
         accelerators. A calibration that lies in the folder is used where none is given. Raises `InputError` where the
-        folder lacks something or is of a kind that is not known, and `SettingsError`, also where the calibration's gate
-        was not passed, unless with `force`.
+        folder lacks something or is of a kind that is not known, and `SettingsError`; unless with `force`, also where
+        the calibration's gate was not passed or a training in the folder is unfinished.
         """
         check_number("length", length, 2 * LEAST_WINDOW, 1 << 15, whole=True)
         check_number("batch_tokens", batch_tokens, 1, 1 << 24, whole=True, none=True)
         folder = where if isinstance(where, ModelFolder) else open_model(where)
+        if not force and TrainingState(folder.path / WORK, {}).exists:
+            raise InputError(
+                f"{folder.path}: its training is unfinished, so it was not examined; repeat the `fcjax train` that "
+                "began it, or use force (--force)"
+            )
         labels = read_labels(folder.config)
         made = cls(**cls.parts(folder, length, dtype, batch_tokens), labels=labels, store=store)
         if made.network.max_length < 2 * LEAST_WINDOW:

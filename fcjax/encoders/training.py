@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
+from time import monotonic
 from typing import Any, Final
 
 import jax
@@ -69,6 +70,10 @@ class TrainingPlan:
         check_number("seed", self.seed, 0, 2**31 - 1, whole=True)
 
 
+SAVE_AFTER: Final = 60.0
+"""Seconds after which the state is saved, however few steps that were."""
+
+
 @dataclass(slots=True)
 class Progress:
     """Where a training is."""
@@ -78,6 +83,7 @@ class Progress:
     held_out_loss: float = float("inf")  # the lowest so far
     best_step: int = 0
     history: list[tuple[int, float, float]] = field(default_factory=list)  # step, training loss, held-out loss
+    saved: int = 0  # steps that a state on disk holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ class Trainer:
             self.resume(state)
         key = jax.random.key(self.plan.seed)
         recent: list[Any] = self._recent
-        saved = done.step
+        done.saved, last = done.step, monotonic()
         while done.step < done.steps and not self._is_over():
             for places in self._batches(done.step):
                 if done.step >= done.steps or self._is_over():
@@ -164,12 +170,12 @@ class Trainer:
                 if done.step % self._evaluate_every == 0 or done.step == done.steps:
                     self._evaluate(recent)
                     recent = []
-                if state is not None and done.step % self.plan.save_every == 0:
+                if state is not None and (done.step % self.plan.save_every == 0 or monotonic() - last > SAVE_AFTER):
                     recent = [float(one) for one in recent]
                     state.save(self._leaves(), self._numbers(recent))
-                    saved = done.step
+                    done.saved, last = done.step, monotonic()
                 on_step(done)
-        if state is not None and saved != done.step:  # what follows may be killed too
+        if state is not None and done.saved != done.step:  # what follows may be killed too
             state.save(self._leaves(), self._numbers([]))
         trained = self._best if self._best is not None else self._state[0]
         return Network(nnx.merge(self._graph, trained, self._frozen))
@@ -332,7 +338,8 @@ def _losses(graph: Any, trained: Any, frozen: Any, batch: dict[str, Any]) -> Any
 
 
 def held_out_of(groups: Sequence[str], share: float, seed: int) -> Int[np.ndarray, " N"]:
-    """1 for the pairs that are held out: all those of about a `share` of the premises, by a hash of premise and seed.
+    """1 for the pairs that are held out: all those of a `share` of the premises, rounded, but at least one premise;
+    which ones follows from a hash of premise and seed.
 
     Raises `SettingsError` where that is none or all.
     """
@@ -342,7 +349,9 @@ def held_out_of(groups: Sequence[str], share: float, seed: int) -> Int[np.ndarra
         digest = hashlib.blake2b(f"{seed} {group}".encode(errors="replace"), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
-    out = np.array([lot(group) < share for group in groups], np.int64)
+    premises = sorted(set(groups), key=lambda group: (lot(group), group))
+    chosen = set(premises[: max(1, round(share * len(premises)))] if 0 < share < 1 else ())
+    out = np.array([group in chosen for group in groups], np.int64)
     if not 0 < out.sum() < len(out):
         raise SettingsError(
             f"{counted(int(out.sum()), 'pair')} of {len(out):,} would be held out; give pairs of more premises, or "

@@ -107,13 +107,13 @@ def test_what_cannot_be_trained_is_refused_before_any_work(run, tmp_path, base):
     for given, out, words in (
         (source, tmp_path / "file", "is a file; give a folder"),
         (source, mine, "has a file README.md"),
+        (source, tmp_path / "file" / "out", "cannot be made"),
         (source, base, "is the base itself"),
         (write(tmp_path / "one.jsonl", *one_label), tmp_path / "out", "all pairs have the label neutral"),
         (write(tmp_path / "few.jsonl", *one_premise), tmp_path / "out", "give pairs of more premises"),
         (write(tmp_path / "none.jsonl", {"premise": "x"}), tmp_path / "out", "hypothesis"),
     ):
-        more = ("--overwrite",) if out == base else ()
-        done = run(given, out, *more)
+        done = run(given, out)
         assert (done.returncode, words in done.stderr.decode()) == (UNUSABLE, True), done.stderr
         assert not (tmp_path / "out").exists()
     assert (mine / "README.md").read_text() == "my project"

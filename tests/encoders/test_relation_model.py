@@ -14,6 +14,7 @@ from fcjax.core.errors import InputError, SettingsError
 from fcjax.encoders.network import Network
 from fcjax.encoders.relation_model import LocalRelationModel, PairGroup, read_judgements
 from fcjax.io.store import Store
+from fcjax.io.training_state import WORK, TrainingState
 from fcjax.stages.calibration import Calibration
 from fcjax.stages.relate import Pair
 
@@ -389,3 +390,12 @@ def test_a_tokenizer_that_cuts_at_128_does_not_cut_here(tmp_path, model):
 def test_numbers_out_of_range_are_refused(folder, given):
     with pytest.raises(SettingsError):
         LocalRelationModel.open(folder, **given)
+
+
+def test_a_model_whose_training_is_unfinished_is_refused(tmp_path):
+    folder = tiny.write_folder(tmp_path / "model")
+    LocalRelationModel.open(folder)
+    TrainingState(folder / WORK, {}).save({"a": np.zeros(1)}, {"step": 1})
+    with pytest.raises(InputError, match="its training is unfinished, so it was not examined"):
+        LocalRelationModel.open(folder)
+    assert LocalRelationModel.open(folder, force=True).labels is not None
