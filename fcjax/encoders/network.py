@@ -52,14 +52,15 @@ class Network:
 
         It computes in `dtype`; softmax and norms are float32 in any case. `weights` is the dtype in which weights are
         kept (default: `dtype`; for training in bfloat16, keep them in float32). A folder without `classifier` is an
-        encoder alone. Raises `InputError` with every tensor that is missing, of another shape, or not finite; tensors
-        that the network does not have are ignored.
+        encoder alone. Raises `InputError` with every tensor that is missing, of another shape, or not finite,
+        and where there are more layers than the configuration has; other tensors are ignored.
         """
         architecture = read_config(config)
         named = dict(_renamed(tensors))
         claimed = any("ForSequenceClassification" in str(name) for name in config.get("architectures") or ())
         head = claimed or any(name.startswith("classifier.") for name in named)
         module, faults = _filled(architecture, named, head, dtype, weights or dtype)
+        faults += _further_layers(architecture, named)
         if faults:
             raise InputError(*faults)
         return cls(module, {} if head else _spare(architecture, named))
@@ -194,8 +195,16 @@ def _checked(weight: Weight, shape: Sequence[int], named: Mapping[str, np.ndarra
             hint = ", as config.json says" if not name.startswith("classifier") else ", one row per label of id2label"
             faults.append(Fault(f"found the shape {tuple(named[name].shape)}; expected {expected}{hint}", field=name))
         elif wrong := int(np.count_nonzero(~np.isfinite(named[name]))):
-            faults.append(Fault(f"found {wrong} numbers that are NaN or infinite; expected none", field=name))
+            faults.append(Fault(f"found NaN or infinite numbers ({wrong:,}); expected none", field=name))
     return faults
+
+
+def _further_layers(architecture: Architecture, named: Mapping[str, np.ndarray]) -> list[Fault]:
+    """The fault of weights with more layers than the configuration has: without them, it is another network."""
+    numbers = [int(found[1]) for name in named if (found := re.search(r"\blayers?\.(\d{1,6})\.", name))]
+    if (found := max(numbers, default=-1) + 1) <= architecture.layers:
+        return []
+    return [Fault(f"found {architecture.layers} layers, and the weights have {found}", field="num_hidden_layers")]
 
 
 def _head_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:

@@ -75,9 +75,19 @@ def test_every_fault_of_the_tensors_is_named():
     assert sorted(str(fault) for fault in caught.value.faults) == [
         "encoder.layer.1.attention.self.key_proj.weight: "
         "found the shape (16, 17); expected (16, 16), as config.json says",
-        "encoder.layer.2.output.dense.bias: found 2 numbers that are NaN or infinite; expected none",
+        "encoder.layer.2.output.dense.bias: found NaN or infinite numbers (2); expected none",
         "encoder.rel_embeddings.weight: the tensor is missing; expected one of shape (16, 16)",
     ]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "deberta-v3"])
+def test_weights_of_more_layers_than_the_configuration_has_are_refused(kind):
+    model = golden(kind)
+    layers = model.config["num_hidden_layers"]
+    with pytest.raises(
+        InputError, match=f"num_hidden_layers: found {layers - 1} layers, and the weights have {layers}"
+    ):
+        Network.of({**model.config, "num_hidden_layers": layers - 1}, model.tensors)
 
 
 def test_labels_and_classifier_must_agree():
