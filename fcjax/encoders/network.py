@@ -201,10 +201,11 @@ def _checked(weight: Weight, shape: Sequence[int], named: Mapping[str, np.ndarra
 
 def _further_layers(architecture: Architecture, named: Mapping[str, np.ndarray]) -> list[Fault]:
     """The fault of weights with more layers than the configuration has: without them, it is another network."""
-    numbers = [int(found[1]) for name in named if (found := re.search(r"\blayers?\.(\d{1,6})\.", name))]
-    if (found := max(numbers, default=-1) + 1) <= architecture.layers:
+    places = [re.search(r"\blayers?\.(\d{1,6})\.", name) for name in named]
+    there = max((int(place[1]) + 1 for place in places if place), default=0)
+    if there <= architecture.layers:
         return []
-    return [Fault(f"found {architecture.layers} layers, and the weights have {found}", field="num_hidden_layers")]
+    return [Fault(f"found {architecture.layers} layers, and the weights have {there}", field="num_hidden_layers")]
 
 
 def _head_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
