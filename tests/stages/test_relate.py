@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from samples import SHARED
 
 from fcjax.core.errors import InputError, SettingsError
-from fcjax.core.prompts import Failure, Reply, Token
+from fcjax.core.prompts import Failure, PendingError, Reply, Token
 from fcjax.core.records import DISTRIBUTED, Relation, RelationType, Status
 from fcjax.graph.fact_graph import FactGraph
 from fcjax.io.files import parse_case
@@ -366,6 +366,20 @@ def test_votes_where_there_are_no_logprobs():
     assert [(prompt.sample, prompt.temperature) for prompt in script.prompts] == [(0, 0.0)] + [
         (k, 1.0) for k in range(1, 6)
     ]
+
+
+def test_votes_that_come_later_are_all_asked_for_at_once():
+    prompts = []
+
+    async def ask(prompt):
+        prompts.append(prompt)
+        if prompt.sample:
+            raise PendingError
+        return Reply(text="[neutral]")
+
+    with pytest.raises(PendingError):
+        asyncio.run(relate(pair_question(votes=12), ask))
+    assert [prompt.sample for prompt in prompts] == list(range(13))
 
 
 def test_the_most_votes_win_and_the_first_answer_on_a_tie():
