@@ -33,6 +33,7 @@ from fcjax.io.batches.outputs import import_outputs, output_files
 from fcjax.io.client import Client
 from fcjax.io.endpoint import Endpoint
 from fcjax.io.http import request_body
+from fcjax.io.maintenance import inventory
 from fcjax.io.store import Store, prompt_key
 
 WHERE = Endpoint("http://127.0.0.1:9/v1", "scripted")
@@ -256,6 +257,32 @@ def test_failures_that_pass_are_given_up_after_some_tries(run):
         run.take()  # once more: no further try
     assert run.round(tries=3).again == {"server_error": 1}
     assert texts(run.round(tries=2)) == ["server_error", GOOD[1]]
+
+
+def test_two_empty_answers_are_enough(run):
+    run.prompts = PROMPTS[:1]
+    for _ in range(2):
+        run.round()
+        run.take(answer_file(*last_round(run.folder), lambda messages: ""))
+    assert texts(run.round()) == ["empty"]
+
+
+def test_an_error_that_is_imported_twice_counts_once(run):
+    run.round()
+    done = run.answered(fails=lambda n: n == 0)
+    again = run.take(output_file(*last_round(run.folder)))
+    assert (done.failed.total(), again.failed.total(), again.known) == (1, 0, 8)
+    assert inventory(run.store)["failed"] == 1
+
+
+def test_fewer_prompts_than_the_last_round_had_are_a_round_of_their_own(run):
+    """Some were answered by other means, or belong to cases that are gone: the files of before may be on their way."""
+    run.round()
+    before = last_round(run.folder)[0].read_bytes()
+    run.prompts = PROMPTS[:3]
+    written = run.round()
+    assert (written.round, written.requests, written.is_new) == (2, 3, True)
+    assert (run.folder / "round-001-part-001.jsonl").read_bytes() == before
 
 
 def test_fewer_alternatives_and_free_answers_where_the_server_refuses(tmp_path):
